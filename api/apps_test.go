@@ -20,17 +20,17 @@ import (
 // Each change in the life of an app is recorded as an event.
 func TestApp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	golden(t, "app-created", w.ask("POST", "/v3/apps",
+	w := newTestServer(t)
+	golden(t, "app-created", w.request("POST", "/v3/apps",
 		`{"name":"shop","environment_variables":{"A":"1"},"lifecycle":{"type":"buildpack","data":{"buildpacks":["binary_buildpack"],"stack":"host"}},
 		  "relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}}}}`).Body.Bytes())
 	a := must(w.c.Registry.AppByName("shop"))(t)
 	path := "/v3/apps/" + a.GUID
-	golden(t, "droplet-missing", w.ask("GET", path+"/droplets/current", "").Body.Bytes())
+	golden(t, "droplet-missing", w.request("GET", path+"/droplets/current", "").Body.Bytes())
 	w.giveDroplet(a.GUID, map[string]string{"web": "serve", "worker": "work"})
-	golden(t, "current-droplet", w.ask("GET", path+"/relationships/current_droplet", "").Body.Bytes())
-	golden(t, "droplet", w.ask("GET", path+"/droplets/current", "").Body.Bytes())
-	if got, want := w.ask("GET", "/v3/droplets/droplet-of-"+a.GUID, "").Body.String(), w.ask("GET", path+"/droplets/current", "").Body.String(); got != want {
+	golden(t, "current-droplet", w.request("GET", path+"/relationships/current_droplet", "").Body.Bytes())
+	golden(t, "droplet", w.request("GET", path+"/droplets/current", "").Body.Bytes())
+	if got, want := w.request("GET", "/v3/droplets/droplet-of-"+a.GUID, "").Body.String(), w.request("GET", path+"/droplets/current", "").Body.String(); got != want {
 		t.Errorf("droplet = %s, want %s", got, want)
 	}
 
@@ -56,12 +56,12 @@ func TestApp(t *testing.T) {
 	if shown.Name != "store" {
 		t.Errorf("name = %q, want store", shown.Name)
 	}
-	golden(t, "app", w.ask("GET", path, "").Body.Bytes())
+	golden(t, "app", w.request("GET", path, "").Body.Bytes())
 
 	if j := w.finish(w.want(202, "DELETE", path, "", nil)); j.State != v3.JobComplete {
 		t.Errorf("job = %+v, want COMPLETE", j)
 	}
-	wantError(t, w.ask("GET", path, ""), "CF-ResourceNotFound", "App not found")
+	wantError(t, w.request("GET", path, ""), "CF-ResourceNotFound", "App not found")
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &events)
 	want := []string{
@@ -71,11 +71,11 @@ func TestApp(t *testing.T) {
 	if diff := cmp.Diff(eventTypes(events.Resources), want); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
-	var said []string
+	var logLines []string
 	for _, e := range must(w.log(a.GUID).Newest(t.Context(), 10))(t) {
-		said = append(said, fmt.Sprintf("[%s/%d] %s %s", e.Source.Type, e.Source.Index, e.Stream, strings.ReplaceAll(string(e.Text), a.GUID, "G")))
+		logLines = append(logLines, fmt.Sprintf("[%s/%d] %s %s", e.Source.Type, e.Source.Index, e.Stream, strings.ReplaceAll(string(e.Text), a.GUID, "G")))
 	}
-	if diff := cmp.Diff(said, []string{
+	if diff := cmp.Diff(logLines, []string{
 		"[API/0] OUT Created app with guid G", "[API/0] OUT Creating revision for app with guid G", "[API/0] OUT Starting app with guid G", "[API/0] OUT Restarting app with guid G",
 		"[API/0] OUT Stopping app with guid G", "[API/0] OUT Restarting app with guid G", "[API/0] OUT Updated app with guid G",
 	}); diff != "" {
@@ -87,7 +87,7 @@ func TestApp(t *testing.T) {
 // instances until a user scales it.
 func TestDropletBringsProcesses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":3}`, nil)
 	w.giveDroplet(a.GUID, map[string]string{"web": "serve", "worker": "work"})
@@ -105,7 +105,7 @@ func TestDropletBringsProcesses(t *testing.T) {
 
 func TestListApps(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	guids := map[string]string{}
 	for _, name := range []string{"c", "a", "b", "d,e", "50%"} {
 		guids[name] = w.createApp(name).GUID
@@ -139,7 +139,7 @@ func TestListApps(t *testing.T) {
 			t.Errorf("?%s differs (-got +want):\n%s", query, diff)
 		}
 	}
-	if got := w.ask("GET", "/v3/apps?names=x", "").Body.String(); !strings.Contains(got, `"resources":[]`) {
+	if got := w.request("GET", "/v3/apps?names=x", "").Body.String(); !strings.Contains(got, `"resources":[]`) {
 		t.Errorf("empty list = %s, want resources to be []", got)
 	}
 }
@@ -148,7 +148,7 @@ func TestListApps(t *testing.T) {
 // the configuration, regardless of the request.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	for i := range 7 {
 		w.createApp(fmt.Sprintf("app-%d", i))
 	}
@@ -175,15 +175,15 @@ func TestPages(t *testing.T) {
 	if want := "app-0 app-1 app-2 app-3 app-4 app-5 app-6"; strings.Join(got, " ") != want {
 		t.Errorf("pages give %v, want %s", got, want)
 	}
-	golden(t, "page", []byte(regexpResources.ReplaceAllString(w.ask("GET", "/v3/apps?page=2&per_page=3&names=app-0,app-1,app-2,app-3,app-4,app-5,app-6", "").Body.String(), `"resources":[]`)))
+	golden(t, "page", []byte(regexpResources.ReplaceAllString(w.request("GET", "/v3/apps?page=2&per_page=3&names=app-0,app-1,app-2,app-3,app-4,app-5,app-6", "").Body.String(), `"resources":[]`)))
 }
 
 func TestSpaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	golden(t, "organizations", w.ask("GET", "/v3/organizations?order_by=name", "").Body.Bytes())
-	golden(t, "spaces", w.ask("GET", "/v3/spaces?names=dev&organization_guids="+w.space.Org, "").Body.Bytes())
-	golden(t, "domains", w.ask("GET", "/v3/domains?names=DEW.localhost", "").Body.Bytes())
+	w := newTestServer(t)
+	golden(t, "organizations", w.request("GET", "/v3/organizations?order_by=name", "").Body.Bytes())
+	golden(t, "spaces", w.request("GET", "/v3/spaces?names=dev&organization_guids="+w.space.Org, "").Body.Bytes())
+	golden(t, "domains", w.request("GET", "/v3/domains?names=DEW.localhost", "").Body.Bytes())
 	for _, path := range []string{"/v3/organizations?names=x", "/v3/spaces?organization_guids=x", "/v3/domains?names=x"} {
 		var list v3.List[v3.GUID]
 		if w.want(200, "GET", path, "", &list); len(list.Resources) != 0 {
@@ -194,13 +194,13 @@ func TestSpaces(t *testing.T) {
 
 func TestEnv(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	path := "/v3/apps/" + a.GUID
 	w.want(200, "PATCH", path+"/environment_variables", `{"var":{"A":"secret","B":"2","C":"3"}}`, nil)
-	golden(t, "environment-variables", w.ask("PATCH", path+"/environment_variables", `{"var":{"B":null,"D":""}}`).Body.Bytes())
-	golden(t, "environment-variables", w.ask("GET", path+"/environment_variables", "").Body.Bytes())
-	golden(t, "env", w.ask("GET", path+"/env", "").Body.Bytes())
+	golden(t, "environment-variables", w.request("PATCH", path+"/environment_variables", `{"var":{"B":null,"D":""}}`).Body.Bytes())
+	golden(t, "environment-variables", w.request("GET", path+"/environment_variables", "").Body.Bytes())
+	golden(t, "env", w.request("GET", path+"/env", "").Body.Bytes())
 	services := func() string {
 		t.Helper()
 		var e struct {
@@ -217,7 +217,7 @@ func TestEnv(t *testing.T) {
 	if got := services(); got != `{"db":[]}` {
 		t.Errorf("VCAP_SERVICES = %s, want the droplet's", got)
 	}
-	if events := w.ask("GET", "/v3/audit_events", "").Body.String(); strings.Contains(events, "secret") || !strings.Contains(events, platform.Hidden) {
+	if events := w.request("GET", "/v3/audit_events", "").Body.String(); strings.Contains(events, "secret") || !strings.Contains(events, platform.Hidden) {
 		t.Errorf("events tell the values of variables: %s", events)
 	}
 }
@@ -237,7 +237,7 @@ const shopManifest = `applications:
 
 func TestManifest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	space := "/v3/spaces/" + w.space.GUID
 	var diff v3.ManifestDiff
 	w.want(202, "POST", space+"/manifest_diff", shopManifest, &diff)
@@ -252,10 +252,10 @@ func TestManifest(t *testing.T) {
 		}
 	}
 	j := w.finish(w.want(202, "POST", space+"/actions/apply_manifest", "applications: [{name: x, size: 3}]", nil))
-	golden(t, "job", w.ask("GET", "/v3/jobs/"+j.GUID, "").Body.Bytes())
+	golden(t, "job", w.request("GET", "/v3/jobs/"+j.GUID, "").Body.Bytes())
 	a := must(w.c.Registry.AppByName("shop"))(t)
-	golden(t, "app-routes", w.ask("GET", "/v3/apps/"+a.GUID+"/routes", "").Body.Bytes())
-	golden(t, "process-sidecars", w.ask("GET", "/v3/processes/"+a.GUID+"/sidecars", "").Body.Bytes())
+	golden(t, "app-routes", w.request("GET", "/v3/apps/"+a.GUID+"/routes", "").Body.Bytes())
+	golden(t, "process-sidecars", w.request("GET", "/v3/processes/"+a.GUID+"/sidecars", "").Body.Bytes())
 	if w.want(202, "POST", space+"/manifest_diff", "applications: [{name: shop, memory: 256M}]", &diff); len(diff.Diff) != 0 {
 		t.Errorf("diff of what is = %+v, want none", diff.Diff)
 	}
@@ -266,7 +266,7 @@ func TestManifest(t *testing.T) {
 	}); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
-	if all := w.ask("GET", "/v3/audit_events", "").Body.String(); strings.Contains(all, "secret") {
+	if all := w.request("GET", "/v3/audit_events", "").Body.String(); strings.Contains(all, "secret") {
 		t.Errorf("events tell the values of variables: %s", all)
 	}
 }
@@ -275,7 +275,7 @@ func TestManifest(t *testing.T) {
 // and nothing of the manifest is applied.
 func TestManifestJobFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest",
 		"applications: [{name: fine}, {name: lost, routes: [{route: www.example.com}]}]", nil))
 	if j.State != v3.JobFailed || len(j.Errors) == 0 || j.Errors[0].Title != v3.TitleUnprocessable {
@@ -289,7 +289,7 @@ func TestManifestJobFails(t *testing.T) {
 
 func TestDestinations(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
 	a := must(w.c.Registry.AppByName("shop"))(t)
 	other := w.createApp("other")
@@ -299,11 +299,11 @@ func TestDestinations(t *testing.T) {
 		t.Fatalf("routes = %+v, want shop.dew.localhost", routes.Resources)
 	}
 	path := "/v3/routes/" + routes.Resources[0].GUID
-	golden(t, "route", w.ask("GET", path, "").Body.Bytes())
-	golden(t, "destinations-added", w.ask("POST", path+"/destinations", `{"destinations":[{"app":{"guid":"`+other.GUID+`"}}]}`).Body.Bytes())
-	golden(t, "destinations-set", w.ask("PATCH", path+"/destinations",
+	golden(t, "route", w.request("GET", path, "").Body.Bytes())
+	golden(t, "destinations-added", w.request("POST", path+"/destinations", `{"destinations":[{"app":{"guid":"`+other.GUID+`"}}]}`).Body.Bytes())
+	golden(t, "destinations-set", w.request("PATCH", path+"/destinations",
 		`{"destinations":[{"app":{"guid":"`+a.GUID+`","process":{"type":"web"}},"port":8081,"protocol":"http1"}]}`).Body.Bytes())
-	golden(t, "destinations-set", w.ask("GET", path+"/destinations", "").Body.Bytes())
+	golden(t, "destinations-set", w.request("GET", path+"/destinations", "").Body.Bytes())
 	for query, want := range map[string]int{
 		"app_guids=" + other.GUID: 0, "hosts=": 0, "paths=/x": 0, "domain_guids=x": 0, "space_guids=" + w.space.GUID: 1, "organization_guids=x": 0,
 	} {
@@ -320,7 +320,7 @@ func TestDestinations(t *testing.T) {
 
 func TestDeleteRoute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
 	var routes v3.List[v3.Route]
 	w.want(200, "GET", "/v3/routes", "", &routes)
@@ -328,7 +328,7 @@ func TestDeleteRoute(t *testing.T) {
 	if j := w.finish(w.want(202, "DELETE", path, "", nil)); j.State != v3.JobComplete {
 		t.Errorf("job = %+v, want COMPLETE", j)
 	}
-	wantError(t, w.ask("DELETE", path, ""), "CF-ResourceNotFound", "Route not found")
+	wantError(t, w.request("DELETE", path, ""), "CF-ResourceNotFound", "Route not found")
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+routes.Resources[0].GUID, "", &events)
 	if len(events.Resources) != 2 || events.Resources[0].Type != "audit.route.create" || events.Resources[1].Type != "audit.route.delete-request" ||
@@ -339,18 +339,18 @@ func TestDeleteRoute(t *testing.T) {
 
 func TestSidecars(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, map[string]string{"worker": "work"})
-	made := w.ask("POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"config server","command":"serve","process_types":["web"],"memory_in_mb":64}`)
+	made := w.request("POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"config server","command":"serve","process_types":["web"],"memory_in_mb":64}`)
 	golden(t, "sidecar", made.Body.Bytes())
 	if made.Code != http.StatusCreated {
 		t.Errorf("status = %d, want 201", made.Code)
 	}
 	c := must(w.c.Registry.Sidecars(a.GUID))(t)[0]
 	path := "/v3/sidecars/" + c.GUID
-	golden(t, "sidecar", w.ask("GET", path, "").Body.Bytes())
-	golden(t, "sidecar-updated", w.ask("PATCH", path, `{"name":"agent","command":"run","process_types":["worker"],"memory_in_mb":null}`).Body.Bytes())
+	golden(t, "sidecar", w.request("GET", path, "").Body.Bytes())
+	golden(t, "sidecar-updated", w.request("PATCH", path, `{"name":"agent","command":"run","process_types":["worker"],"memory_in_mb":null}`).Body.Bytes())
 	for list, want := range map[string]int{
 		"/v3/apps/" + a.GUID + "/sidecars": 1, "/v3/processes/" + a.GUID + "/sidecars": 0, "/v3/apps/" + a.GUID + "/processes/worker/sidecars": 1,
 	} {
@@ -360,7 +360,7 @@ func TestSidecars(t *testing.T) {
 		}
 	}
 	w.want(204, "DELETE", path, "", nil)
-	wantError(t, w.ask("GET", path, ""), "CF-ResourceNotFound", "Sidecar not found")
+	wantError(t, w.request("GET", path, ""), "CF-ResourceNotFound", "Sidecar not found")
 	var events v3.List[v3.Event]
 	if w.want(200, "GET", "/v3/audit_events?types=audit.app.update", "", &events); len(events.Resources) != 3 {
 		t.Errorf("events = %v, want three updates", eventTypes(events.Resources))
@@ -369,9 +369,9 @@ func TestSidecars(t *testing.T) {
 
 // A change and its event are stored in one transaction: if the event cannot be stored,
 // neither is.
-func TestWishAndEventAreOne(t *testing.T) {
+func TestChangeAndEventAreAtomic(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	err := w.s.platform.Change(t.Context(), func(x platform.Tx) error {
 		if _, err := x.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}); err != nil {
 			return err

@@ -36,7 +36,7 @@ func (s *Server) Handler() http.Handler {
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests from pages of other origins are not allowed",
 			})
-		case ofAccounts(r):
+		case isAuthRequest(r):
 			accounts.ServeHTTP(w, r)
 		case s.daemon.IsNotify(r):
 			s.daemon.Notifications(w, r)
@@ -46,8 +46,8 @@ func (s *Server) Handler() http.Handler {
 	}))
 }
 
-// ofAccounts reports whether the authorization server handles the request.
-func ofAccounts(r *http.Request) bool {
+// isAuthRequest reports whether the authorization server handles the request.
+func isAuthRequest(r *http.Request) bool {
 	return r.URL.Path == "/uaa" || strings.HasPrefix(r.URL.Path, "/uaa/")
 }
 
@@ -82,7 +82,7 @@ func (s *Server) Local() http.Handler {
 		if !ok {
 			who = localAdmin("unknown", "unknown")
 		}
-		if ofAccounts(r) {
+		if isAuthRequest(r) {
 			accounts.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), who)))
 			return
 		}
@@ -135,7 +135,7 @@ func PeerContext(ctx context.Context, c net.Conn) context.Context {
 	if err != nil {
 		return ctx // unknown, so events have no name
 	}
-	return context.WithValue(ctx, peerKey{}, peer(uid))
+	return context.WithValue(ctx, peerKey{}, peerPrincipal(uid))
 }
 
 // peerUID returns the uid of the connected process, from the kernel.
@@ -161,9 +161,9 @@ func peerUID(c net.Conn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// peer returns the administrator with a uid, named after the machine's user if there is
+// peerPrincipal returns the administrator with a uid, named after the machine's user if there is
 // one.
-func peer(uid uint32) auth.Principal {
+func peerPrincipal(uid uint32) auth.Principal {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
 		return localAdmin("uid-"+id, u.Username)

@@ -17,7 +17,7 @@ import (
 // wrong, and nothing is stored.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	other := w.createApp("other")
 	var sidecar v3.Sidecar
@@ -31,7 +31,7 @@ func TestBadInput(t *testing.T) {
 	route := "/v3/routes/" + routes.Resources[0].GUID
 	apps, app, process := "/v3/apps", "/v3/apps/"+a.GUID, "/v3/processes/"+a.GUID
 	space := `"relationships":{"space":{"data":{"guid":"` + w.space.GUID + `"}}}`
-	before := w.ask("GET", "/v3/audit_events?per_page=5000", "").Body.String()
+	before := w.request("GET", "/v3/audit_events?per_page=5000", "").Body.String()
 	for _, tt := range []struct {
 		name, method, path, body string
 		status                   int
@@ -67,7 +67,7 @@ func TestBadInput(t *testing.T) {
 		{"no current relationship", "GET", app + "/relationships/current_droplet", "", 404, "CF-ResourceNotFound", "Droplet not found"},
 		{"droplet of another app", "PATCH", app + "/relationships/current_droplet", `{"data":{"guid":"` + foreign + `"}}`, 422, "CF-UnprocessableEntity", "Unable to assign current droplet."},
 		{"unknown droplet", "PATCH", app + "/relationships/current_droplet", `{"data":{"guid":"x"}}`, 422, "CF-UnprocessableEntity", "Unable to assign current droplet."},
-		{"null droplet", "PATCH", app + "/relationships/current_droplet", `{"data":null}`, 422, "CF-UnprocessableEntity", "must name a droplet"},
+		{"null droplet", "PATCH", app + "/relationships/current_droplet", `{"data":null}`, 422, "CF-UnprocessableEntity", "must have the guid of a droplet"},
 		{"variable is a number", "PATCH", app + "/environment_variables", `{"var":{"A":1}}`, 422, "CF-UnprocessableEntity", "must be a string"},
 		{"variable of the platform", "PATCH", app + "/environment_variables", `{"var":{"VCAP_A":"1"}}`, 422, "CF-UnprocessableEntity", "VCAP_"},
 
@@ -105,10 +105,10 @@ func TestBadInput(t *testing.T) {
 		{"stack without files", "POST", "/v3/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "dew stack add"},
 		{"remove the machine", "DELETE", "/v3/stacks/" + stack.GUID("host"), "", 422, "CF-UnprocessableEntity", "the machine's own"},
 		{"remove no stack", "DELETE", "/dew/v1/stacks/x", "", 404, "CF-ResourceNotFound", "Stack not found"},
-		{"stack of nothing", "POST", "/dew/v1/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "either of Debian packages or of an image"},
+		{"stack of nothing", "POST", "/dew/v1/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "set either Debian packages or an image as its source"},
 		{"stack of options", "POST", "/dew/v1/stacks", `{"name":"x","debian":{"include":["--hook"]}}`, 422, "CF-UnprocessableEntity", "no name of a Debian package"},
-		{"stack of no image", "POST", "/dew/v1/stacks", `{"name":"x","image":{"image":"a b"}}`, 422, "CF-UnprocessableEntity", "must be written as"},
-		{"stack without a name", "POST", "/dew/v1/stacks/upload", "x", 422, "CF-UnprocessableEntity", "is no name for a stack"},
+		{"stack of no image", "POST", "/dew/v1/stacks", `{"name":"x","image":{"image":"a b"}}`, 422, "CF-UnprocessableEntity", "must have the form [host[:port]/]repository[:tag]"},
+		{"stack without a name", "POST", "/dew/v1/stacks/upload", "x", 422, "CF-UnprocessableEntity", "is not a valid name for a stack"},
 		{"stack of no archive", "POST", "/dew/v1/stacks/upload?name=x", "x", 422, "CF-UnprocessableEntity", "not a tar archive"},
 		{"unknown package", "GET", "/v3/packages/x", "", 404, "CF-ResourceNotFound", "Package not found"},
 		{"upload to unknown package", "POST", "/v3/packages/x/upload", "", 404, "CF-ResourceNotFound", "Package not found"},
@@ -157,14 +157,14 @@ func TestBadInput(t *testing.T) {
 		{"kill nobody", "POST", "/dew/v1/processes/x/kill", `{"signal":"KILL"}`, 404, "CF-ResourceNotFound", "Process not found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := w.ask(tt.method, tt.path, tt.body)
+			got := w.request(tt.method, tt.path, tt.body)
 			if got.Code != tt.status {
 				t.Fatalf("status = %d %s, want %d", got.Code, got.Body, tt.status)
 			}
 			wantError(t, got, tt.title, tt.detail)
 		})
 	}
-	if diff := cmp.Diff(w.ask("GET", "/v3/audit_events?per_page=5000", "").Body.String(), before); diff != "" {
+	if diff := cmp.Diff(w.request("GET", "/v3/audit_events?per_page=5000", "").Body.String(), before); diff != "" {
 		t.Errorf("bad input was recorded as done:\n%s", diff)
 	}
 	var list v3.List[v3.App]
@@ -177,11 +177,11 @@ func TestBadInput(t *testing.T) {
 }
 
 // The response lists all problems at once.
-func TestAllProblemsAreTold(t *testing.T) {
+func TestAllProblemsAreReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
-	got := w.ask("POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"x"}`)
+	got := w.request("POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"x"}`)
 	if got.Code != http.StatusUnprocessableEntity {
 		t.Fatalf("status = %d, want 422", got.Code)
 	}
@@ -192,12 +192,12 @@ func TestAllProblemsAreTold(t *testing.T) {
 // Every endpoint for an app responds with 404 if the app is unknown.
 func TestUnknownApp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	for _, path := range []string{
 		"/env", "/environment_variables", "/processes", "/routes", "/packages", "/builds", "/sidecars", "/droplets/current",
 		"/relationships/current_droplet",
 	} {
-		got := w.ask("GET", "/v3/apps/nobody"+path, "")
+		got := w.request("GET", "/v3/apps/nobody"+path, "")
 		if got.Code != http.StatusNotFound {
 			t.Errorf("GET %s = %d, want 404", path, got.Code)
 		}
@@ -236,7 +236,7 @@ func decoded[T any](b []byte) error {
 
 // No request leads to a server error.
 func FuzzRequests(f *testing.F) {
-	w := newWorld(f)
+	w := newTestServer(f)
 	a := w.startedApp("shop")
 	names := strings.NewReplacer("APP", a.GUID, "SPACE", w.space.GUID) // each worker has its own server
 	for _, seed := range [][3]string{

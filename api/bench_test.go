@@ -8,10 +8,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// crowd returns a server with 100 apps. Each has three processes, a route and three
+// newLargeServer returns a server with 100 apps. Each has three processes, a route and three
 // packages.
-func crowd(tb testing.TB) *world {
-	w := newWorld(tb)
+func newLargeServer(tb testing.TB) *testServer {
+	w := newTestServer(tb)
 	domain := must(w.c.Registry.DefaultDomain())(tb)
 	for i := range 100 {
 		a := must(w.c.Registry.PutApp(app.App{Name: fmt.Sprintf("app-%d", i), Space: w.space.GUID, State: app.Started}))(tb)
@@ -30,7 +30,7 @@ func crowd(tb testing.TB) *world {
 // BenchmarkLists requests the lists of `cf apps` and other lists, with 100 apps and 300
 // processes.
 func BenchmarkLists(b *testing.B) {
-	w := crowd(b)
+	w := newLargeServer(b)
 	for _, path := range []string{
 		"/v3/apps?order_by=name&per_page=5000&space_guids=" + w.space.GUID,
 		"/v3/apps?names=app-7&space_guids=" + w.space.GUID,

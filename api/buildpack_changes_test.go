@@ -19,7 +19,7 @@ import (
 )
 
 // sendFile uploads one file as a form and waits for its job.
-func (w *world) sendFile(path string, content []byte) *httptest.ResponseRecorder {
+func (w *testServer) sendFile(path string, content []byte) *httptest.ResponseRecorder {
 	w.t.Helper()
 	var body bytes.Buffer
 	m := multipart.NewWriter(&body)
@@ -45,7 +45,7 @@ func (w *world) sendFile(path string, content []byte) *httptest.ResponseRecorder
 }
 
 func TestBuildpackChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	var b v3.Buildpack
 	w.want(201, "POST", "/v3/buildpacks", `{"name":"perl","position":2,"enabled":false,"metadata":{"labels":{"a":"b"}}}`, &b)
 	if b.Name != "perl" || b.Position != 2 || b.Enabled || b.State != "AWAITING_UPLOAD" || b.Filename != nil || *b.Metadata.Labels["a"] != "b" {
@@ -54,14 +54,14 @@ func TestBuildpackChanges(t *testing.T) {
 	path := "/v3/buildpacks/" + b.GUID
 	for body, want := range map[string]string{
 		`{"name":"perl"}`:                 "unique name and stack combination",
-		`{"name":"a/b"}`:                  "name: must be a word without slashes",
-		`{"name":"x","stack":"windows"}`:  "there is no stack 'windows'",
+		`{"name":"a/b"}`:                  "name: must have 1 to 255 characters, without slashes",
+		`{"name":"x","stack":"windows"}`:  "stack 'windows' does not exist",
 		`{"name":"x","position":0}`:       "position must be at least 1",
 		`{"name":"x","lifecycle":"cnb"}`:  "lifecycle must be buildpack",
 		`{"name":"x","colour":"blue"}`:    "Unknown field",
 		`{"name":"x","position":"first"}`: "position must be a whole number",
 	} {
-		if r := w.ask("POST", "/v3/buildpacks", body); r.Code != 422 || !strings.Contains(r.Body.String(), want) {
+		if r := w.request("POST", "/v3/buildpacks", body); r.Code != 422 || !strings.Contains(r.Body.String(), want) {
 			t.Errorf("%s: %d %s, want %q", body, r.Code, r.Body, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestBuildpackChanges(t *testing.T) {
 	if w.want(200, "GET", own, "", &b); b.Filename != nil || !b.Locked || b.State != "READY" {
 		t.Errorf("restored %+v", b)
 	}
-	if r := w.ask("DELETE", own, ""); r.Code != 422 || !strings.Contains(r.Body.String(), "disable it instead") {
+	if r := w.request("DELETE", own, ""); r.Code != 422 || !strings.Contains(r.Body.String(), "disable it instead") {
 		t.Errorf("a built-in one: %d %s", r.Code, r.Body)
 	}
 	for _, place := range []string{"admin", "apps/" + w.createApp("shop").GUID} {
@@ -138,7 +138,7 @@ func tgz(t *testing.T, files map[string]string) []byte {
 // A droplet that was staged elsewhere can be uploaded, runs its own start command, and
 // can be downloaded again.
 func TestDropletUpload(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	create := fmt.Sprintf(`{"relationships":{"app":{"data":{"guid":%q}}}}`, a.GUID)
 	var d v3.Droplet
@@ -148,7 +148,7 @@ func TestDropletUpload(t *testing.T) {
 	if d.State != "AWAITING_UPLOAD" {
 		t.Errorf("created %+v", d)
 	}
-	if r := w.ask("PATCH", current, body); r.Code != 422 || !strings.Contains(r.Body.String(), "not uploaded yet") {
+	if r := w.request("PATCH", current, body); r.Code != 422 || !strings.Contains(r.Body.String(), "not uploaded yet") {
 		t.Errorf("an empty droplet became current: %d %s", r.Code, r.Body)
 	}
 	for name, bad := range map[string][]byte{
@@ -170,7 +170,7 @@ func TestDropletUpload(t *testing.T) {
 		t.Errorf("again: %d %s", r.Code, r.Body)
 	}
 	w.want(200, "PATCH", current, body, nil)
-	r := w.ask("GET", "/v3/droplets/"+d.GUID+"/download", "")
+	r := w.request("GET", "/v3/droplets/"+d.GUID+"/download", "")
 	z, err := gzip.NewReader(r.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestDropletUpload(t *testing.T) {
 	if h, err := tar.NewReader(z).Next(); err != nil || h.Mode != 0o755 || h.Uid != 0 {
 		t.Errorf("downloaded %+v, %v", h, err)
 	}
-	if r := w.ask("POST", "/v3/droplets", `{"relationships":{"app":{"data":{"guid":"nobody"}}}}`); r.Code != 422 {
+	if r := w.request("POST", "/v3/droplets", `{"relationships":{"app":{"data":{"guid":"nobody"}}}}`); r.Code != 422 {
 		t.Errorf("no app: %d %s", r.Code, r.Body)
 	}
 }
@@ -186,7 +186,7 @@ func TestDropletUpload(t *testing.T) {
 // An app with a JVM and a sidecar that sets no memory limit is refused to start, in the
 // response and in its log.
 func TestSidecarsBesideAJVM(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	put := func(d droplet.Droplet) {
 		t.Helper()
@@ -201,7 +201,7 @@ func TestSidecarsBesideAJVM(t *testing.T) {
 	for _, d := range []droplet.Droplet{{GUID: "java", Java: true}, {GUID: "custom", Custom: true}} {
 		put(d)
 		for _, action := range []string{"start", "restart"} {
-			if r := w.ask("POST", "/v3/apps/"+a.GUID+"/actions/"+action, ""); r.Code != 422 || !strings.Contains(r.Body.String(), want) {
+			if r := w.request("POST", "/v3/apps/"+a.GUID+"/actions/"+action, ""); r.Code != 422 || !strings.Contains(r.Body.String(), want) {
 				t.Errorf("%s %s: %d %s", d.GUID, action, r.Code, r.Body)
 			}
 		}
@@ -217,7 +217,7 @@ func TestSidecarsBesideAJVM(t *testing.T) {
 // An app whose web process has no start command is refused to start, in the response
 // and in its log. Apps without web instances start.
 func TestNoStartCommand(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	web := "/v3/apps/" + a.GUID + "/processes/web"
 	put := func(d droplet.Droplet) {
@@ -231,7 +231,7 @@ func TestNoStartCommand(t *testing.T) {
 	start := func(text string) {
 		t.Helper()
 		for _, action := range []string{"start", "restart"} {
-			r := w.ask("POST", "/v3/apps/"+a.GUID+"/actions/"+action, "")
+			r := w.request("POST", "/v3/apps/"+a.GUID+"/actions/"+action, "")
 			if text == "" && r.Code != 200 || text != "" && (r.Code != 422 || !strings.Contains(r.Body.String(), text)) {
 				t.Errorf("%s: %d %s, want %q", action, r.Code, r.Body, text)
 			}
@@ -255,7 +255,7 @@ func TestNoStartCommand(t *testing.T) {
 // The sidecars of a droplet are replaced with it; sidecars that the user created take
 // precedence.
 func TestSidecarsOfADroplet(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.want(201, "POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"MINE","command":"user","process_types":["web"]}`, nil)
 	found := func(names ...string) (out []droplet.FoundSidecar) {
@@ -295,7 +295,7 @@ func TestSidecarsOfADroplet(t *testing.T) {
 // Only administrators can name a folder on the machine as a buildpack, because the
 // daemon reads it for them.
 func TestFoldersAreForAdministrators(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	who := w.user("joe")
 	w.grant(who, auth.OrgUser, w.space.Org)
 	w.grant(who, auth.SpaceDeveloper, w.space.GUID)

@@ -14,7 +14,7 @@ import (
 // A user who can push to a space can upload a folder as a buildpack for its apps. Apps
 // of other spaces cannot name it.
 func TestUploadFolder(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	joe := w.user("joe")
 	w.grant(joe, auth.OrgUser, w.space.Org)
 	w.grant(joe, auth.SpaceDeveloper, w.space.GUID)
@@ -26,7 +26,7 @@ func TestUploadFolder(t *testing.T) {
 		r.Header.Set("Content-Type", kind)
 		r.Header.Set("Authorization", "bearer "+token)
 		got := httptest.NewRecorder()
-		w.door.ServeHTTP(got, r)
+		w.listener.ServeHTTP(got, r)
 		return got
 	}
 	got := send("?name=perl", map[string]string{"bin/detect": "#!/bin/sh"})
@@ -43,7 +43,7 @@ func TestUploadFolder(t *testing.T) {
 	}
 	var other v3.Space
 	w.want(201, "POST", "/v3/spaces", fmt.Sprintf(`{"name":"other","relationships":{"organization":{"data":{"guid":%q}}}}`, w.space.Org), &other)
-	wantError(t, w.ask("POST", "/v3/apps", fmt.Sprintf(app, "shop", f.Name, other.GUID)), "CF-UnprocessableEntity", "no such folder was uploaded to this space")
+	wantError(t, w.request("POST", "/v3/apps", fmt.Sprintf(app, "shop", f.Name, other.GUID)), "CF-UnprocessableEntity", "no such folder was uploaded to this space")
 	manifest := "applications: [{name: two, buildpacks: ['" + f.Name + "']}]"
 	for space, want := range map[string]string{w.space.GUID: v3.JobComplete, other.GUID: v3.JobFailed} {
 		if j := w.finish(w.want(202, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest, nil)); j.State != want {

@@ -26,9 +26,9 @@ import (
 
 func TestBuildpacksAndStacks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	golden(t, "buildpacks", w.ask("GET", "/v3/buildpacks?order_by=position", "").Body.Bytes())
-	golden(t, "stacks", w.ask("GET", "/v3/stacks", "").Body.Bytes())
+	w := newTestServer(t)
+	golden(t, "buildpacks", w.request("GET", "/v3/buildpacks?order_by=position", "").Body.Bytes())
+	golden(t, "stacks", w.request("GET", "/v3/stacks", "").Body.Bytes())
 	for path, want := range map[string]int{
 		"/v3/buildpacks?names=binary_buildpack": 1, "/v3/buildpacks?names=cobol_buildpack": 0, "/v3/buildpacks?lifecycle=buildpack": len(droplet.Buildpacks()),
 		"/v3/buildpacks?lifecycle=cnb": 0, "/v3/buildpacks?stacks=host": len(droplet.Buildpacks()), "/v3/buildpacks?stacks=windows": 0, "/v3/buildpacks?order_by=-position": len(droplet.Buildpacks()),
@@ -43,24 +43,24 @@ func TestBuildpacksAndStacks(t *testing.T) {
 			t.Errorf("%s has %d, want %d", path, len(page.Resources), want)
 		}
 	}
-	wantError(t, w.ask("GET", "/v3/buildpacks/nonesuch", ""), "CF-ResourceNotFound", "Buildpack not found")
-	wantError(t, w.ask("GET", "/v3/stacks/nonesuch", ""), "CF-ResourceNotFound", "Stack not found")
-	wantError(t, w.ask("GET", "/v3/stacks/nonesuch/apps", ""), "CF-ResourceNotFound", "Stack not found")
+	wantError(t, w.request("GET", "/v3/buildpacks/nonesuch", ""), "CF-ResourceNotFound", "Buildpack not found")
+	wantError(t, w.request("GET", "/v3/stacks/nonesuch", ""), "CF-ResourceNotFound", "Stack not found")
+	wantError(t, w.request("GET", "/v3/stacks/nonesuch/apps", ""), "CF-ResourceNotFound", "Stack not found")
 }
 
 // An app with an unknown buildpack is refused on all endpoints.
 func TestNoSuchBuildpack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	const sentence = "Buildpack must be an existing admin buildpack or a valid git URI"
 	body := fmt.Sprintf(`{"name":"x","lifecycle":{"type":"buildpack","data":{"buildpacks":["cobol_buildpack"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID)
-	wantError(t, w.ask("POST", "/v3/apps", body), "CF-UnprocessableEntity", sentence)
+	wantError(t, w.request("POST", "/v3/apps", body), "CF-UnprocessableEntity", sentence)
 	a := w.createApp("shop")
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"buildpacks":["https://me:secret@example.com"]}}}`, &a)
 	if got := a.Lifecycle.Data.Buildpacks; !slices.Equal(got, []string{"https://me:xxxxx@example.com"}) {
 		t.Errorf("buildpacks = %v, want one without its password", got)
 	}
-	wantError(t, w.ask("PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"stack":"windows"}}}`), "CF-UnprocessableEntity", "Stack must be an existing stack")
+	wantError(t, w.request("PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"stack":"windows"}}}`), "CF-UnprocessableEntity", "Stack must be an existing stack")
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"buildpacks":["binary"],"stack":"cflinuxfs4"}}}`, &a)
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"stack":"host"}}}`, &a)
 	if diff := cmp.Diff(a.Lifecycle.Data, v3.LifecycleData{Buildpacks: []string{"binary"}, Stack: "host"}); diff != "" {
@@ -82,16 +82,16 @@ func TestNoSuchBuildpack(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	golden(t, "feature-flags", w.ask("GET", "/v3/feature_flags?per_page=5000", "").Body.Bytes())
+	w := newTestServer(t)
+	golden(t, "feature-flags", w.request("GET", "/v3/feature_flags?per_page=5000", "").Body.Bytes())
 	var f v3.FeatureFlag
 	w.want(200, "PATCH", "/v3/feature_flags/app_scaling", `{"enabled":false,"custom_error_message":"ask the boss"}`, &f)
 	if f.Enabled || *f.Message != "ask the boss" || f.UpdatedAt == nil {
 		t.Errorf("flag = %+v, want it off", f)
 	}
-	wantError(t, w.ask("PATCH", "/v3/feature_flags/unset_roles_by_username", `{"enabled":false}`), "CF-UnprocessableEntity", "cannot be changed")
+	wantError(t, w.request("PATCH", "/v3/feature_flags/unset_roles_by_username", `{"enabled":false}`), "CF-UnprocessableEntity", "cannot be changed")
 	for _, method := range []string{"GET", "PATCH"} {
-		wantError(t, w.ask(method, "/v3/feature_flags/nonesuch", "{}"), "CF-ResourceNotFound", "Feature flag not found")
+		wantError(t, w.request(method, "/v3/feature_flags/nonesuch", "{}"), "CF-ResourceNotFound", "Feature flag not found")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestFlags(t *testing.T) {
 // refuses no one.
 func TestFlagsAreHonoured(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	joe := w.user("joe")
 	w.grant(joe, auth.OrgUser, w.space.Org)
 	w.grant(joe, auth.SpaceDeveloper, w.space.GUID)
@@ -117,7 +117,7 @@ func TestFlagsAreHonoured(t *testing.T) {
 	} {
 		w.want(200, "PATCH", "/v3/feature_flags/"+c.flag, `{"enabled":false}`, nil)
 		wantError(t, w.as(token, c.method, c.path, c.body), "CF-FeatureDisabled", "Feature Disabled: "+c.flag)
-		if got := w.ask(c.method, c.path, c.body); strings.Contains(got.Body.String(), "Disabled") != (c.flag == app.FlagEnvVisibility) {
+		if got := w.request(c.method, c.path, c.body); strings.Contains(got.Body.String(), "Disabled") != (c.flag == app.FlagEnvVisibility) {
 			t.Errorf("%s is not honoured for an administrator as on the platform: %s", c.flag, got.Body)
 		}
 		w.want(200, "PATCH", "/v3/feature_flags/"+c.flag, `{"enabled":true}`, nil)
@@ -138,25 +138,25 @@ func TestFlagsAreHonoured(t *testing.T) {
 
 func TestDeployments(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	var page anyList
 	w.want(200, "GET", "/v3/deployments?app_guids=x&order_by=-created_at&page=1&per_page=1&status_values=ACTIVE&states=DEPLOYED", "", &page)
 	if len(page.Resources) != 0 {
 		t.Errorf("deployments = %s, want none", page.Resources)
 	}
-	wantError(t, w.ask("POST", "/v3/deployments", `{"strategy":"rolling"}`), "CF-UnprocessableEntity", "Unable to use app")
-	wantError(t, w.ask("GET", "/v3/deployments/x", ""), "CF-ResourceNotFound", "Deployment not found")
-	wantError(t, w.ask("POST", "/v3/deployments/x/actions/cancel", ""), "CF-ResourceNotFound", "Deployment not found")
+	wantError(t, w.request("POST", "/v3/deployments", `{"strategy":"rolling"}`), "CF-UnprocessableEntity", "Unable to use app")
+	wantError(t, w.request("GET", "/v3/deployments/x", ""), "CF-ResourceNotFound", "Deployment not found")
+	wantError(t, w.request("POST", "/v3/deployments/x/actions/cancel", ""), "CF-ResourceNotFound", "Deployment not found")
 }
 
 // The manifest that the server writes for an app creates the same app.
 func TestGetManifest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	space := "/v3/spaces/" + w.space.GUID
 	w.finish(w.want(202, "POST", space+"/actions/apply_manifest", shopManifest, nil))
 	a := must(w.c.Registry.AppByName("shop"))(t)
-	got := w.ask("GET", "/v3/apps/"+a.GUID+"/manifest", "")
+	got := w.request("GET", "/v3/apps/"+a.GUID+"/manifest", "")
 	if got.Code != 200 || got.Header().Get("Content-Type") != "application/x-yaml" || !strings.HasPrefix(got.Body.String(), "---\napplications:\n- name: shop\n") {
 		t.Fatalf("manifest = %d %v\n%s", got.Code, got.Header(), got.Body)
 	}
@@ -164,13 +164,13 @@ func TestGetManifest(t *testing.T) {
 	if w.want(202, "POST", space+"/manifest_diff", got.Body.String(), &diff); len(diff.Diff) != 0 {
 		t.Errorf("diff of what is = %+v, want none", diff.Diff)
 	}
-	wantError(t, w.ask("GET", "/v3/apps/nonesuch/manifest", ""), "CF-ResourceNotFound", "App not found")
+	wantError(t, w.request("GET", "/v3/apps/nonesuch/manifest", ""), "CF-ResourceNotFound", "App not found")
 }
 
 // Instances can be embedded in processes: one for each desired instance.
 func TestProcessInstances(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, stopped := w.startedApp("shop"), w.createApp("stopped")
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":2}`, nil)
 	version := must(w.c.Registry.Process(a.GUID))(t).Version
@@ -187,7 +187,7 @@ func TestProcessInstances(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("instances (-got +want):\n%s", diff)
 	}
-	if text := w.ask("GET", "/v3/processes", "").Body.String(); strings.Contains(text, `"process_instances":[`) {
+	if text := w.request("GET", "/v3/processes", "").Body.String(); strings.Contains(text, `"process_instances":[`) {
 		t.Errorf("instances are embedded unasked: %s", text)
 	}
 	for _, path := range []string{"/v3/processes/" + a.GUID, "/v3/apps/" + a.GUID + "/processes/web"} {
@@ -198,7 +198,7 @@ func TestProcessInstances(t *testing.T) {
 	}
 	none := w.createApp("none")
 	w.want(202, "POST", "/v3/processes/"+none.GUID+"/actions/scale", `{"instances":0}`, nil)
-	if text := w.ask("GET", "/v3/processes?embed=process_instances&guids="+none.GUID, "").Body.String(); !strings.Contains(text, `"process_instances":[]`) {
+	if text := w.request("GET", "/v3/processes?embed=process_instances&guids="+none.GUID, "").Body.String(); !strings.Contains(text, `"process_instances":[]`) {
 		t.Errorf("no instances are not an empty list: %s", text)
 	}
 }
@@ -206,7 +206,7 @@ func TestProcessInstances(t *testing.T) {
 // Users who cannot read secrets see no commands, because commands can contain secrets.
 func TestCommandsAreHidden(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.want(200, "PATCH", "/v3/processes/"+a.GUID, `{"command":"serve --password=swordfish"}`, nil)
 	var c v3.Sidecar
@@ -238,7 +238,7 @@ func TestCommandsAreHidden(t *testing.T) {
 // them.
 func TestManifestEventsHideSecrets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", `applications:
 - name: shop
   command: serve --password=swordfish
@@ -261,7 +261,7 @@ func decodeInto(t *testing.T, got *httptest.ResponseRecorder, out any) {
 
 func TestDroplets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, other := w.createApp("shop"), w.createApp("other")
 	p := w.createPackage(a.GUID)
 	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: ./serve\n"}))
@@ -301,8 +301,8 @@ func TestDroplets(t *testing.T) {
 			t.Errorf("%s has %d, want %d", path, len(page.Resources), want)
 		}
 	}
-	wantTar(t, w.ask("GET", "/v3/droplets/"+first+"/download", "").Body.Bytes(), "app/Procfile", "staging_info.yml")
-	wantError(t, w.ask("GET", "/v3/droplets/droplet-of-"+other.GUID+"/download", ""), "CF-UnprocessableEntity", "no files to download")
+	wantTar(t, w.request("GET", "/v3/droplets/"+first+"/download", "").Body.Bytes(), "app/Procfile", "staging_info.yml")
+	wantError(t, w.request("GET", "/v3/droplets/droplet-of-"+other.GUID+"/download", ""), "CF-UnprocessableEntity", "no files to download")
 }
 
 // wantTar checks that b is a compressed tar file with the files.

@@ -19,7 +19,7 @@ import (
 
 // dial returns a client that is connected to the server over a socket, like the
 // daemon's.
-func (w *world) dial(t *testing.T) *client.Client {
+func (w *testServer) dial(t *testing.T) *client.Client {
 	t.Helper()
 	run := t.TempDir()
 	l := must(net.Listen("unix", filepath.Join(run, client.Socket)))(t)
@@ -32,7 +32,7 @@ func (w *world) dial(t *testing.T) *client.Client {
 // The client of this repository can push an app, from the manifest to the running app.
 func TestClientPushes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	c := w.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -70,7 +70,7 @@ func TestClientPushes(t *testing.T) {
 	if d := must(c.Bits().Droplet(ctx, a.GUID))(t); d.ProcessTypes["web"] != "./serve" {
 		t.Errorf("droplet = %+v, want the Procfile's command", d)
 	}
-	if a = must(c.Apps().Act(ctx, a.GUID, client.Restart))(t); a.State != v3.AppStarted {
+	if a = must(c.Apps().SetState(ctx, a.GUID, client.Restart))(t); a.State != v3.AppStarted {
 		t.Errorf("state = %s, want STARTED", a.State)
 	}
 	must(c.Processes().Scale(ctx, a.GUID, "web", v3.Scale{Instances: new(v3.Int(2))}))(t)
@@ -92,9 +92,9 @@ func TestClientPushes(t *testing.T) {
 }
 
 // The client reads dew's own endpoints and logs.
-func TestClientLooks(t *testing.T) {
+func TestClientReads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	c := w.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 // pushed creates an app with a package and a droplet staged from it.
-func (w *world) pushed(name string) (a v3.App, pkg, droplet string) {
+func (w *testServer) pushed(name string) (a v3.App, pkg, droplet string) {
 	w.t.Helper()
 	a = w.createApp(name)
 	p := w.createPackage(a.GUID)
@@ -27,7 +27,7 @@ func toApp(guid string) string {
 
 func TestCopies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, pkg, droplet := w.pushed("shop")
 	other := w.createApp("other")
 
@@ -36,7 +36,7 @@ func TestCopies(t *testing.T) {
 	if p.State != v3.PackageReady || p.Relationships.App.ID() != other.GUID || p.GUID == pkg {
 		t.Errorf("copy = %+v, want a READY package of the other app", p)
 	}
-	got := w.ask("GET", "/v3/packages/"+p.GUID+"/download", "")
+	got := w.request("GET", "/v3/packages/"+p.GUID+"/download", "")
 	z := must(zip.NewReader(bytes.NewReader(got.Body.Bytes()), int64(got.Body.Len())))(t)
 	if len(z.File) != 2 || got.Header().Get("Content-Type") != "application/zip" {
 		t.Errorf("download has %d files of type %s, want a zip with 2", len(z.File), got.Header().Get("Content-Type"))
@@ -49,7 +49,7 @@ func TestCopies(t *testing.T) {
 	w.want(200, "PATCH", "/v3/apps/"+other.GUID+"/relationships/current_droplet", `{"data":{"guid":"`+d.GUID+`"}}`, nil)
 	w.want(200, "POST", "/v3/apps/"+other.GUID+"/actions/start", "", nil)
 
-	wantError(t, w.ask("DELETE", "/v3/droplets/"+d.GUID, ""), "CF-UnprocessableEntity", "The app or one of its tasks runs it")
+	wantError(t, w.request("DELETE", "/v3/droplets/"+d.GUID, ""), "CF-UnprocessableEntity", "The app or one of its tasks runs it")
 	w.complete(w.want(202, "DELETE", "/v3/droplets/"+droplet, "", nil))
 	w.complete(w.want(202, "DELETE", "/v3/packages/"+pkg, "", nil))
 	w.want(404, "GET", "/v3/droplets/"+droplet, "", nil)
@@ -65,7 +65,7 @@ func TestCopies(t *testing.T) {
 
 func TestCopiesRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, pkg, droplet := w.pushed("shop")
 	other := w.createApp("other")
 	empty := w.createPackage(a.GUID).GUID
@@ -80,10 +80,10 @@ func TestCopiesRefused(t *testing.T) {
 		{"/v3/droplets?source_guid=" + awaiting.GUID, toApp(other.GUID), "source droplet is not staged"},
 		{"/v3/droplets?source_guid=" + droplet, toApp("nonesuch"), "does not exist"},
 	} {
-		wantError(t, w.ask("POST", tt.path, tt.body), "CF-UnprocessableEntity", tt.detail)
+		wantError(t, w.request("POST", tt.path, tt.body), "CF-UnprocessableEntity", tt.detail)
 	}
-	wantError(t, w.ask("POST", "/v3/droplets?source_guid=nonesuch", toApp(other.GUID)), "CF-ResourceNotFound", "Droplet not found")
-	wantError(t, w.ask("GET", "/v3/packages/"+empty+"/download", ""), "CF-UnprocessableEntity", "Package has no bits to download.")
+	wantError(t, w.request("POST", "/v3/droplets?source_guid=nonesuch", toApp(other.GUID)), "CF-ResourceNotFound", "Droplet not found")
+	wantError(t, w.request("GET", "/v3/packages/"+empty+"/download", ""), "CF-UnprocessableEntity", "Package has no bits to download.")
 
 	// A user who can only read an app can copy its droplet, but not its package.
 	org := w.createOrg("elsewhere")
@@ -108,7 +108,7 @@ func TestCopiesRefused(t *testing.T) {
 // one.
 func TestDropletRemovedWhileChosen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, _, first := w.pushed("shop")
 	_, _, from := w.pushed("source")
 	current := "/v3/apps/" + a.GUID + "/relationships/current_droplet"
@@ -117,12 +117,12 @@ func TestDropletRemovedWhileChosen(t *testing.T) {
 		var d v3.Droplet
 		w.want(201, "POST", "/v3/droplets?source_guid="+from, toApp(a.GUID), &d)
 		removal := make(chan *httptest.ResponseRecorder)
-		go func() { removal <- w.ask("DELETE", "/v3/droplets/"+d.GUID, "") }()
-		chosen := w.ask("PATCH", current, `{"data":{"guid":"`+d.GUID+`"}}`).Code
+		go func() { removal <- w.request("DELETE", "/v3/droplets/"+d.GUID, "") }()
+		chosen := w.request("PATCH", current, `{"data":{"guid":"`+d.GUID+`"}}`).Code
 		if r := <-removal; r.Code == 202 {
 			w.finish(r.Header())
 		}
-		left := w.ask("GET", "/v3/droplets/"+d.GUID, "").Code
+		left := w.request("GET", "/v3/droplets/"+d.GUID, "").Code
 		if chosen == 200 && left != 200 || chosen != 200 && left != 404 {
 			t.Fatalf("the choice was answered with %d, the droplet now with %d", chosen, left)
 		}
@@ -132,11 +132,11 @@ func TestDropletRemovedWhileChosen(t *testing.T) {
 // The droplet of a task stays until the task has finished.
 func TestDropletOfATaskStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, _, d := w.pushed("shop")
 	var task v3.Task
 	w.want(202, "POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"sleep 1000","droplet_guid":"`+d+`"}`, &task)
-	wantError(t, w.ask("DELETE", "/v3/droplets/"+d, ""), "CF-UnprocessableEntity", "Wait until the tasks have finished")
+	wantError(t, w.request("DELETE", "/v3/droplets/"+d, ""), "CF-UnprocessableEntity", "Wait until the tasks have finished")
 	must(w.c.Registry.UpdateTask(task.GUID, func(t *app.Task) error { t.State = app.TaskFailed; return nil }))(t)
 	w.finish(w.want(202, "DELETE", "/v3/droplets/"+d, "", nil))
 	w.want(404, "GET", "/v3/droplets/"+d, "", nil)

@@ -83,13 +83,13 @@ func coverage(t *testing.T) string {
 // the version.
 func kindOf(pattern string) string {
 	_, path, _ := strings.Cut(pattern, " ")
-	for _, door := range []struct{ prefix, name string }{
+	for _, server := range []struct{ prefix, name string }{
 		{"/v3/", ""}, {"/dew/v1/", "dew's own"}, {"/api/v1/", "log-cache"}, {"/stream/v1/", "streams"}, {"/routing/v1/", "router groups"}, {"/", "the daemon"},
 	} {
-		if rest, ok := strings.CutPrefix(path, door.prefix); ok {
+		if rest, ok := strings.CutPrefix(path, server.prefix); ok {
 			word, _, _ := strings.Cut(rest, "/")
-			if door.name != "" {
-				return door.name
+			if server.name != "" {
+				return server.name
 			}
 			return strings.ReplaceAll(word, "_", " ")
 		}

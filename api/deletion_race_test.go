@@ -15,10 +15,10 @@ import (
 
 // Apps that are created in an org while it is deleted are deleted with it, including
 // their files.
-func TestDeletionFindsLateComers(t *testing.T) {
+func TestDeletionFindsLateResources(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"space", "org"} {
-		w := newWorld(t)
+		w := newTestServer(t)
 		a, _, _ := w.pushed("shop")
 		var late, pkg string
 		var once sync.Once
@@ -42,7 +42,7 @@ func TestDeletionFindsLateComers(t *testing.T) {
 }
 
 // lateComer creates an app with a package in the space, or in a new space of its org.
-func (w *world) lateComer(place string) (guid, pkg string) {
+func (w *testServer) lateComer(place string) (guid, pkg string) {
 	w.t.Helper()
 	space := w.space.GUID
 	if place == "org" {
@@ -57,7 +57,7 @@ func (w *world) lateComer(place string) (guid, pkg string) {
 func TestRefusedJob(t *testing.T) {
 	t.Parallel()
 	p := &platform.Platform{Explain: rest.ToError}
-	always := platform.UntilEmpty(func() error { return platform.ErrInhabited })
+	always := platform.UntilEmpty(func() error { return platform.ErrNotEmpty })
 	for err, want := range map[error]app.JobError{
 		always: {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "New apps or spaces keep appearing. Try again once nothing is being created"},
 		fmt.Errorf("db: %w", &services.Refused{Status: 409, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"}): {Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"},
@@ -75,7 +75,7 @@ func TestRefusedJob(t *testing.T) {
 // A task whose droplet has no files yet is refused, because it could never start.
 func TestTaskWithoutFiles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	var d struct{ GUID string }
 	w.want(201, "POST", "/v3/droplets", `{"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`, &d)

@@ -16,7 +16,7 @@ import (
 
 // successor replaces the server with a new one on the same store, as after a restart of
 // the daemon.
-func (w *world) successor() {
+func (w *testServer) successor() {
 	w.t.Helper()
 	for _, stop := range w.stops {
 		stop()
@@ -24,7 +24,7 @@ func (w *world) successor() {
 	w.stops = nil
 	w.c.Jobs = registry.NewJobs(w.c.DB, w.c.Logger)
 	w.s = must(New(w.c))(w.t)
-	w.local, w.door = w.s.Local(), w.s.Handler()
+	w.local, w.listener = w.s.Local(), w.s.Handler()
 	w.run(w.c.Jobs.Run)
 	w.run(w.c.Builds.Run)
 	w.run(w.c.Services.Run)
@@ -43,8 +43,8 @@ func waitsForBroker(t *testing.T) {
 
 // An org is deleted with all its resources, even if the daemon exits in between. The
 // next daemon continues, and the client finds the same job.
-func TestDeletionGoesOn(t *testing.T) {
-	w := newWorld(t) // not parallel, see waitsForBroker
+func TestDeletionContinues(t *testing.T) {
+	w := newTestServer(t) // not parallel, see waitsForBroker
 	a, pkg, droplet := w.pushed("shop")
 	db := w.makeService("db")
 	w.want(202, "PATCH", "/v3/service_instances/"+db.GUID, `{"parameters":{"hold":true}}`, nil)
@@ -56,8 +56,8 @@ func TestDeletionGoesOn(t *testing.T) {
 	w.release()
 	w.complete(deletion)
 
-	if asked := w.broker.wasAsked(); !slices.Contains(asked, "delete instance db") {
-		t.Errorf("the broker was asked %v, want to delete db", asked)
+	if requests := w.broker.requestLog(); !slices.Contains(requests, "delete instance db") {
+		t.Errorf("the broker was asked %v, want to delete db", requests)
 	}
 	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {
 		t.Errorf("the service is left: %v", err)

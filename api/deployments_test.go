@@ -15,7 +15,7 @@ import (
 )
 
 // deployApp creates a deployment of an app; more holds further fields of the body.
-func (w *world) deployApp(guid, more string) v3.Deployment {
+func (w *testServer) deployApp(guid, more string) v3.Deployment {
 	w.t.Helper()
 	var d v3.Deployment
 	w.want(201, "POST", "/v3/deployments", `{`+more+`"relationships":{"app":{"data":{"guid":"`+guid+`"}}}}`, &d)
@@ -23,14 +23,14 @@ func (w *world) deployApp(guid, more string) v3.Deployment {
 }
 
 // move changes a deployment as the runtime does.
-func (w *world) move(guid string, fn func(d *app.Deployment)) {
+func (w *testServer) move(guid string, fn func(d *app.Deployment)) {
 	w.t.Helper()
 	if err := w.c.Registry.MoveDeployment(guid, func(_ app.Process, d *app.Deployment) { fn(d) }); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) deployment(guid string) (d v3.Deployment) {
+func (w *testServer) deployment(guid string) (d v3.Deployment) {
 	w.t.Helper()
 	w.want(200, "GET", "/v3/deployments/"+guid, "", &d)
 	return d
@@ -40,11 +40,11 @@ func (w *world) deployment(guid string) (d v3.Deployment) {
 // new instances are a separate process.
 func TestDeploymentLife(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	w.want(202, "POST", "/v3/apps/"+a.GUID+"/processes/web/actions/scale", `{"instances":2}`, nil)
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/environment_variables", `{"var":{"COLOUR":"red"}}`, nil)
-	got := w.ask("POST", "/v3/deployments", `{"strategy":"rolling","options":{"web_instances":3,"memory_in_mb":512,"disk_in_mb":null,"log_rate_limit_in_bytes_per_second":null,"max_in_flight":2},`+
+	got := w.request("POST", "/v3/deployments", `{"strategy":"rolling","options":{"web_instances":3,"memory_in_mb":512,"disk_in_mb":null,"log_rate_limit_in_bytes_per_second":null,"max_in_flight":2},`+
 		`"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}},"metadata":{"labels":{"tier":"front"}}}`)
 	if got.Code != http.StatusCreated {
 		t.Fatalf("%d %s", got.Code, got.Body)
@@ -65,8 +65,8 @@ func TestDeploymentLife(t *testing.T) {
 	if want := []string{a.GUID + " web 2", d.NewProcesses[0].GUID + " web 2"}; !slices.Equal(shown, want) {
 		t.Errorf("processes = %v, want %v", shown, want)
 	}
-	wantError(t, w.ask("GET", "/v3/processes/"+a.GUID+".9", ""), "CF-ResourceNotFound", "Process not found")
-	wantError(t, w.ask("PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", `{"data":{"guid":"droplet-of-`+a.GUID+`"}}`),
+	wantError(t, w.request("GET", "/v3/processes/"+a.GUID+".9", ""), "CF-ResourceNotFound", "Process not found")
+	wantError(t, w.request("PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", `{"data":{"guid":"droplet-of-`+a.GUID+`"}}`),
 		"CF-UnprocessableEntity", "Unable to assign current droplet while the app has a deployment in progress.")
 	w.move(d.GUID, func(d *app.Deployment) { d.State = app.Deployed })
 	if d = w.deployment(d.GUID); d.Status.Value != "FINALIZED" || d.Status.Reason != "DEPLOYED" || d.Links["cancel"].Href != "" {
@@ -75,7 +75,7 @@ func TestDeploymentLife(t *testing.T) {
 	if n := len(w.states(a.GUID)); n != 3 {
 		t.Errorf("%d instances are shown, want 3", n)
 	}
-	wantError(t, w.ask("POST", "/v3/deployments/"+d.GUID+"/actions/cancel", ""), "CF-UnprocessableEntity",
+	wantError(t, w.request("POST", "/v3/deployments/"+d.GUID+"/actions/cancel", ""), "CF-UnprocessableEntity",
 		"Cannot cancel a deployment with status: FINALIZED and reason: DEPLOYED")
 	events := w.eventTypes(a.GUID)
 	for _, want := range []string{"audit.app.deployment.create", "audit.app.revision.create"} {
@@ -86,7 +86,7 @@ func TestDeploymentLife(t *testing.T) {
 }
 
 // states returns the states of the visible instances of a process.
-func (w *world) states(process string) []string {
+func (w *testServer) states(process string) []string {
 	w.t.Helper()
 	var stats v3.Stats
 	w.want(200, "GET", "/v3/processes/"+process+"/stats", "", &stats)
@@ -97,7 +97,7 @@ func (w *world) states(process string) []string {
 	return out
 }
 
-func (w *world) eventTypes(appGUID string) []string {
+func (w *testServer) eventTypes(appGUID string) []string {
 	w.t.Helper()
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+appGUID, "", &events)
@@ -107,7 +107,7 @@ func (w *world) eventTypes(appGUID string) []string {
 // While instances of two generations run, each is listed under its own process.
 func TestStatsOfGenerations(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	old := must(w.c.Registry.Process(a.GUID))(t)
 	d := w.deployApp(a.GUID, "")
@@ -134,10 +134,10 @@ func TestStatsOfGenerations(t *testing.T) {
 
 func TestCanaryDeployment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	d := w.deployApp(a.GUID, `"strategy":"canary","options":{"canary":{"steps":[{"instance_weight":20},{"instance_weight":100}]}},`)
-	wantError(t, w.ask("POST", "/v3/deployments/"+d.GUID+"/actions/continue", ""), "CF-UnprocessableEntity",
+	wantError(t, w.request("POST", "/v3/deployments/"+d.GUID+"/actions/continue", ""), "CF-UnprocessableEntity",
 		"Cannot continue a deployment with status: ACTIVE and reason: DEPLOYING")
 	for step := 1; step <= 2; step++ {
 		w.move(d.GUID, func(d *app.Deployment) { d.State = app.Paused })
@@ -158,7 +158,7 @@ func TestCanaryDeployment(t *testing.T) {
 
 func TestDeploymentRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, bare := w.startedApp("shop"), w.createApp("bare")
 	for body, want := range map[string]string{
 		`"strategy":"slowly"`:                            "Strategy 'slowly' is not a supported deployment strategy",
@@ -175,9 +175,9 @@ func TestDeploymentRefused(t *testing.T) {
 		`"strategy":"canary","options":{"canary":{"steps":[{}]}}`:                                            `missing key: "instance_weight"`,
 		`"strategy":"canary","options":{"canary":{"steps":[{"instance_weight":50},{"instance_weight":20}]}}`: "must be sorted in ascending order",
 	} {
-		wantError(t, w.ask("POST", "/v3/deployments", `{`+body+`,"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`), "CF-UnprocessableEntity", want)
+		wantError(t, w.request("POST", "/v3/deployments", `{`+body+`,"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`), "CF-UnprocessableEntity", want)
 	}
-	wantError(t, w.ask("POST", "/v3/deployments", `{"relationships":{"app":{"data":{"guid":"`+bare.GUID+`"}}}}`), "CF-UnprocessableEntity", "Invalid droplet.")
+	wantError(t, w.request("POST", "/v3/deployments", `{"relationships":{"app":{"data":{"guid":"`+bare.GUID+`"}}}}`), "CF-UnprocessableEntity", "Invalid droplet.")
 	if all := must(w.c.Registry.Deployments())(t); len(all) != 0 {
 		t.Errorf("deployments = %+v, want none", all)
 	}
@@ -190,7 +190,7 @@ func TestDeploymentRefused(t *testing.T) {
 // creates another revision that equals the one it names.
 func TestRevisions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	path := "/v3/apps/" + a.GUID
 	restart := func() { w.want(200, "POST", path+"/actions/restart", "", nil) }
@@ -211,7 +211,7 @@ func TestRevisions(t *testing.T) {
 	w.want(200, "PATCH", path+"/environment_variables", `{"var":{"COLOUR":"blue"}}`, nil)
 	restart() // revisions are disabled
 	first := w.revisions(a.GUID, "?versions=1")[0]
-	wantError(t, w.ask("POST", "/v3/deployments", `{"revision":{"guid":"`+first.GUID+`"},"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`),
+	wantError(t, w.request("POST", "/v3/deployments", `{"revision":{"guid":"`+first.GUID+`"},"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`),
 		"CF-UnprocessableEntity", "Cannot create deployment from a revision for an app without revisions enabled")
 	w.want(200, "PATCH", path+"/features/revisions", `{"enabled":true}`, nil)
 	back := w.deployApp(a.GUID, `"revision":{"guid":"`+first.GUID+`"},`)
@@ -230,7 +230,7 @@ func TestRevisions(t *testing.T) {
 	}); diff != "" {
 		t.Errorf("revisions (-got +want):\n%s", diff)
 	}
-	golden(t, "revision", w.ask("GET", "/v3/revisions/"+w.revisions(a.GUID, "?versions=3")[0].GUID, "").Body.Bytes())
+	golden(t, "revision", w.request("GET", "/v3/revisions/"+w.revisions(a.GUID, "?versions=3")[0].GUID, "").Body.Bytes())
 	var env v3.EnvVars
 	w.want(200, "GET", "/v3/revisions/"+w.revisions(a.GUID, "?versions=2")[0].GUID+"/environment_variables", "", &env)
 	if env.Var["COLOUR"] != "red" {
@@ -240,7 +240,7 @@ func TestRevisions(t *testing.T) {
 	if got := w.revisions(a.GUID, "/deployed"); len(got) != 1 || got[0].Version != 4 {
 		t.Errorf("deployed = %+v, want revision 4", got)
 	}
-	wantError(t, w.ask("POST", "/v3/deployments", `{"revision":{"guid":"`+first.GUID+`"},"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`),
+	wantError(t, w.request("POST", "/v3/deployments", `{"revision":{"guid":"`+first.GUID+`"},"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`),
 		"CF-UnprocessableEntity", "Unable to rollback. The code and configuration you are rolling back to is the same as the deployed revision.")
 	var labelled v3.Revision
 	w.want(200, "PATCH", "/v3/revisions/"+first.GUID, `{"metadata":{"labels":{"good":"yes"}}}`, &labelled)
@@ -249,7 +249,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-func (w *world) revisions(appGUID, more string) []v3.Revision {
+func (w *testServer) revisions(appGUID, more string) []v3.Revision {
 	w.t.Helper()
 	var out v3.List[v3.Revision]
 	w.want(200, "GET", "/v3/apps/"+appGUID+"/revisions"+more, "", &out)

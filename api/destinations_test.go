@@ -13,7 +13,7 @@ import (
 
 // An invalid destination gets a 422 response that names the key.
 func TestBadDestinations(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	elsewhere := must(w.c.Registry.PutSpace(app.Space{Name: "elsewhere", Org: w.space.Org}))(t)
 	domain := must(w.c.Registry.DefaultDomain())(t)
@@ -40,7 +40,7 @@ func TestBadDestinations(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodPatch} {
 			t.Run(method+" "+name, func(t *testing.T) {
-				got := w.ask(method, "/v3/routes/"+c.route+"/destinations", `{"destinations":[`+c.destinations+`]}`)
+				got := w.request(method, "/v3/routes/"+c.route+"/destinations", `{"destinations":[`+c.destinations+`]}`)
 				if got.Code != http.StatusUnprocessableEntity {
 					t.Errorf("status = %d, want 422: %s", got.Code, got.Body)
 				}
@@ -54,8 +54,8 @@ func TestBadDestinations(t *testing.T) {
 }
 
 // A destination is shown as pending while an instance does not have its port.
-func TestPendingDestinationIsTold(t *testing.T) {
-	w := newWorld(t)
+func TestPendingDestinationIsShown(t *testing.T) {
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	domain := must(w.c.Registry.DefaultDomain())(t)
 	rt := must(w.c.Registry.PutRoute(app.Route{Space: w.space.GUID, Domain: domain.GUID, Host: "shop", Destinations: []app.Destination{{App: a.GUID}}}))(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-func (w *world) createDomain(name, org string) v3.Domain {
+func (w *testServer) createDomain(name, org string) v3.Domain {
 	w.t.Helper()
 	body := `{"name":"` + name + `"}`
 	if org != "" {
@@ -21,14 +21,14 @@ func (w *world) createDomain(name, org string) v3.Domain {
 
 func TestDomains(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o := w.createOrg("shop")
 	shared := w.createDomain("Apps.Example.com", "")
 	private := w.createDomain("shop.example.org", o.GUID)
 	if shared.Name != "apps.example.com" || shared.Relationships.Organization.Data != nil || private.Relationships.Organization.ID() != o.GUID {
 		t.Errorf("domains = %+v, %+v", shared, private)
 	}
-	golden(t, "domain", w.ask("GET", "/v3/domains/"+private.GUID, "").Body.Bytes())
+	golden(t, "domain", w.request("GET", "/v3/domains/"+private.GUID, "").Body.Bytes())
 	w.wantNames("", "/v3/domains?order_by=name", "apps.example.com", "apps.internal", "dew.localhost", "shop.example.org")
 	w.wantNames("", "/v3/domains?names=APPS.example.com", "apps.example.com")
 	w.wantNames("", "/v3/domains?organization_guids="+o.GUID, "shop.example.org")
@@ -55,7 +55,7 @@ func TestDomains(t *testing.T) {
 
 func TestDomainsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o := w.createOrg("shop")
 	w.createDomain("shop.example.com", o.GUID)
 	must(w.c.Registry.PutRoute(app.Route{Space: w.space.GUID, Domain: must(w.c.Registry.DefaultDomain())(t).GUID, Host: "taken"}))(t)
@@ -84,7 +84,7 @@ func TestDomainsRefused(t *testing.T) {
 // of these orgs can see it.
 func TestSharedDomains(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o, guest := w.createOrg("shop"), w.createOrg("guest")
 	sp := w.createSpace(guest.GUID, "test")
 	d := w.createDomain("shop.example.com", o.GUID)

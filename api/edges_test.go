@@ -13,12 +13,12 @@ import (
 // nothing else.
 func TestManifestHidesVariables(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.Env = map[string]string{"SECRET": "seven"}; return nil }))(t)
 	manifest := func(who string) string {
 		t.Helper()
 		got := h.as(h.tokens[who], "GET", "/v3/apps/"+h.app+"/manifest", "")
-		if got.Code != 200 || !strings.Contains(got.Body.String(), homeMark+"-app") {
+		if got.Code != 200 || !strings.Contains(got.Body.String(), orgMark+"-app") {
 			t.Fatalf("manifest of %s = %d %s", who, got.Code, got.Body)
 		}
 		return got.Body.String()
@@ -40,9 +40,9 @@ func TestManifestHidesVariables(t *testing.T) {
 }
 
 // A user who maps a route cannot learn about apps that they cannot map.
-func TestDestinationsTellNothing(t *testing.T) {
+func TestDestinationsRevealNoApps(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	const nowhere = "00000000-0000-0000-0000-000000000000"
 	spaces := must(h.c.Registry.Spaces())(t)
 	for _, sp := range spaces {
@@ -51,11 +51,11 @@ func TestDestinationsTellNothing(t *testing.T) {
 		}
 		foreign := must(h.c.Registry.PutApp(app.App{Name: "secret", Space: sp.GUID}))(t)
 		for _, method := range []string{"POST", "PATCH"} {
-			ask := func(guid string) string {
+			requestApp := func(guid string) string {
 				got := h.as(h.tokens["space_developer"], method, "/v3/routes/"+h.guids["Route"]+"/destinations", `{"destinations":[{"app":{"guid":"`+guid+`"}}]}`)
 				return got.Result().Status + strings.ReplaceAll(got.Body.String(), guid, "GUID")
 			}
-			if there, gone := ask(foreign.GUID), ask(nowhere); there != gone || !strings.HasPrefix(gone, "422") {
+			if there, gone := requestApp(foreign.GUID), requestApp(nowhere); there != gone || !strings.HasPrefix(gone, "422") {
 				t.Errorf("%s of an app of %s = %s, but of none %s", method, sp.Name, there, gone)
 			}
 		}
@@ -65,7 +65,7 @@ func TestDestinationsTellNothing(t *testing.T) {
 // If the client has disconnected, the server sends nothing and logs no error.
 func TestVerifyWithoutClient(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.print(a.GUID, "one", "two")
 	ctx, cancel := context.WithCancel(t.Context())

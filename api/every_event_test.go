@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// told is an expected event. Empty fields are not checked.
-type told struct {
+// wantedEvent is an expected event. Empty fields are not checked.
+type wantedEvent struct {
 	kind   string // type without "audit."
 	target string // type of the target
 	guid   string // GUID of the target
@@ -26,13 +26,13 @@ type told struct {
 }
 
 // act sends all further requests of h as the user.
-func (h *home) act(t *testing.T, name string) {
+func (h *orgServer) act(t *testing.T, name string) {
 	t.Helper()
-	token, door := h.login(name), h.door
+	token, listener := h.login(name), h.listener
 	h.local = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host = "127.0.0.1:8484"
 		r.Header.Set("Authorization", "bearer "+token)
-		door.ServeHTTP(w, r)
+		listener.ServeHTTP(w, r)
 	})
 }
 
@@ -40,15 +40,15 @@ func (h *home) act(t *testing.T, name string) {
 // the actor, the target, the place and the data.
 func TestEveryEvent(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	who := h.user("doer", auth.ScopeAdmin)
 	h.act(t, "doer")
 	h.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
 	h.want(200, "PATCH", "/v3/feature_flags/service_instance_sharing", `{"enabled":true}`, nil)
-	home := access.Place{Org: h.org.GUID, Space: h.space.GUID}
-	var wanted []told
-	for _, some := range [][]told{
-		h.doApps(t, home), h.doBits(t, home), h.doRoutes(t, home), h.doPlaces(t), h.doQuotas(t), h.doStaging(t), h.doServices(t, home), h.doMarket(t),
+	place := access.Place{Org: h.org.GUID, Space: h.space.GUID}
+	var wanted []wantedEvent
+	for _, some := range [][]wantedEvent{
+		h.doApps(t, place), h.doBits(t, place), h.doRoutes(t, place), h.doPlaces(t), h.doQuotas(t), h.doStaging(t), h.doServices(t, place), h.doMarket(t),
 	} {
 		wanted = append(wanted, some...)
 	}
@@ -60,7 +60,7 @@ func TestEveryEvent(t *testing.T) {
 	h.wantFilters(t, page.Resources)
 }
 
-func (h *home) wantTold(t *testing.T, want told, who string, all []v3.Event) {
+func (h *orgServer) wantTold(t *testing.T, want wantedEvent, who string, all []v3.Event) {
 	t.Helper()
 	kind := "audit." + want.kind
 	i := slices.IndexFunc(all, func(e v3.Event) bool {
@@ -88,7 +88,7 @@ func (h *home) wantTold(t *testing.T, want told, who string, all []v3.Event) {
 
 // wantFilters compares the filters for events with simple ones. Other tests compare the
 // filters that all lists share.
-func (h *home) wantFilters(t *testing.T, all []v3.Event) {
+func (h *orgServer) wantFilters(t *testing.T, all []v3.Event) {
 	t.Helper()
 	one := all[len(all)/2]
 	for query, lets := range map[string]func(e v3.Event) bool{
@@ -118,9 +118,9 @@ func (h *home) wantFilters(t *testing.T, all []v3.Event) {
 }
 
 // do sends a request and waits for its job.
-func (h *home) do(method, path, body string) string {
+func (h *orgServer) do(method, path, body string) string {
 	h.t.Helper()
-	got := h.ask(method, path, body)
+	got := h.request(method, path, body)
 	if got.Code >= 300 {
 		h.t.Fatalf("%s %s = %d %s", method, path, got.Code, got.Body)
 	}
@@ -136,7 +136,7 @@ func (h *home) do(method, path, body string) string {
 	return out.GUID
 }
 
-func (h *home) doApps(t *testing.T, at access.Place) []told {
+func (h *orgServer) doApps(t *testing.T, at access.Place) []wantedEvent {
 	t.Helper()
 	a := h.do("POST", "/v3/apps", `{"name":"shop","relationships":{"space":{"data":{"guid":"`+h.space.GUID+`"}}}}`)
 	path := "/v3/apps/" + a
@@ -160,7 +160,7 @@ func (h *home) doApps(t *testing.T, at access.Place) []told {
 	h.s.apps.RecordSSH(must(h.c.Auth.Verify(h.login("doer")))(t), must(h.c.Registry.App(a))(t), 0, nil)
 	h.s.apps.RecordSSH(must(h.c.Auth.Verify(h.login("doer")))(t), must(h.c.Registry.App(a))(t), 0, fmt.Errorf("closed"))
 	h.do("DELETE", path, "")
-	out := []told{{kind: "app.revision.environment_variables.show", target: "app", place: at}}
+	out := []wantedEvent{{kind: "app.revision.environment_variables.show", target: "app", place: at}}
 	for kind, data := range map[string]string{
 		"create": "request.name", "update": "request.name", "start": "", "restart": "", "stop": "", "delete-request": "request.recursive",
 		"droplet.mapped": "request.droplet_guid", "process.scale": "request.instances",
@@ -168,12 +168,12 @@ func (h *home) doApps(t *testing.T, at access.Place) []told {
 		"deployment.create": "deployment_guid", "deployment.cancel": "deployment_guid", "apply_manifest": "request.manifest",
 		"revision.create": "revision_guid", "ssh-authorized": "index", "ssh-unauthorized": "index",
 	} {
-		out = append(out, told{kind: "app." + kind, target: "app", guid: a, place: at, data: data})
+		out = append(out, wantedEvent{kind: "app." + kind, target: "app", guid: a, place: at, data: data})
 	}
 	return out
 }
 
-func (h *home) doBits(t *testing.T, at access.Place) []told {
+func (h *orgServer) doBits(t *testing.T, at access.Place) []wantedEvent {
 	t.Helper()
 	p := h.createPackage(h.app)
 	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: x"}))
@@ -181,21 +181,21 @@ func (h *home) doBits(t *testing.T, at access.Place) []told {
 	b := h.stage(p.GUID)
 	h.stage(p.GUID)
 	h.do("GET", "/v3/droplets/"+b.Droplet.GUID, "")
-	h.ask("GET", "/v3/packages/"+p.GUID+"/download", "")
-	h.ask("GET", "/v3/droplets/"+b.Droplet.GUID+"/download", "")
+	h.request("GET", "/v3/packages/"+p.GUID+"/download", "")
+	h.request("GET", "/v3/droplets/"+b.Droplet.GUID+"/download", "")
 	h.do("DELETE", "/v3/droplets/"+b.Droplet.GUID, "")
 	h.do("DELETE", "/v3/packages/"+p.GUID, "")
-	var out []told
+	var out []wantedEvent
 	for kind, data := range map[string]string{
 		"package.create": "package_guid", "package.upload": "package_guid", "package.download": "package_guid", "package.delete": "package_guid",
 		"build.create": "build_guid", "restage": "", "droplet.create": "droplet_guid", "droplet.delete": "droplet_guid",
 	} {
-		out = append(out, told{kind: "app." + kind, target: "app", guid: h.app, place: at, data: data})
+		out = append(out, wantedEvent{kind: "app." + kind, target: "app", guid: h.app, place: at, data: data})
 	}
 	return out
 }
 
-func (h *home) doRoutes(t *testing.T, at access.Place) []told {
+func (h *orgServer) doRoutes(t *testing.T, at access.Place) []wantedEvent {
 	t.Helper()
 	domain := must(h.c.Registry.DefaultDomain())(t)
 	other := must(h.c.Registry.PutSpace(app.Space{Name: "other", Org: h.org.GUID}))(t)
@@ -209,7 +209,7 @@ func (h *home) doRoutes(t *testing.T, at access.Place) []told {
 	h.do("PATCH", path+"/relationships/space", `{"data":{"guid":"`+other.GUID+`"}}`)
 	h.do("DELETE", path, "")
 	there := access.Place{Org: at.Org, Space: other.GUID}
-	return []told{
+	return []wantedEvent{
 		{kind: "route.create", target: "route", guid: rt, place: at, data: "request.host"},
 		{kind: "route.update", target: "route", guid: rt, place: at, data: "request.metadata.labels.a"},
 		{kind: "route.share", target: "route", guid: rt, place: at},
@@ -222,14 +222,14 @@ func (h *home) doRoutes(t *testing.T, at access.Place) []told {
 }
 
 // doPlaces creates and deletes orgs, spaces and roles.
-func (h *home) doPlaces(t *testing.T) []told {
+func (h *orgServer) doPlaces(t *testing.T) []wantedEvent {
 	t.Helper()
 	o := h.do("POST", "/v3/organizations", `{"name":"firm"}`)
 	sp := h.do("POST", "/v3/spaces", `{"name":"floor","relationships":{"organization":{"data":{"guid":"`+o+`"}}}}`)
 	h.do("PATCH", "/v3/organizations/"+o, `{"name":"company"}`)
 	h.do("PATCH", "/v3/spaces/"+sp, `{"name":"room"}`)
 	user := h.user("worker")
-	out := []told{
+	out := []wantedEvent{
 		{kind: "organization.create", target: "organization", guid: o, place: access.Place{Org: o}, data: "request.name"},
 		{kind: "organization.update", target: "organization", guid: o, place: access.Place{Org: o}, data: "request.name"},
 		{kind: "organization.delete-request", target: "organization", guid: o, place: access.Place{Org: o}},
@@ -245,7 +245,7 @@ func (h *home) doPlaces(t *testing.T) []told {
 		}
 		roles = append(roles, h.do("POST", "/v3/roles", fmt.Sprintf(`{"type":%q,"relationships":{"user":{"data":{"guid":%q}},%q:{"data":{"guid":%q}}}}`, kind, user, noun, guid)))
 		for _, what := range []string{"add", "remove"} {
-			out = append(out, told{kind: fmt.Sprintf("user.%s_%s", kind, what), target: "user", guid: user, place: at})
+			out = append(out, wantedEvent{kind: fmt.Sprintf("user.%s_%s", kind, what), target: "user", guid: user, place: at})
 		}
 	}
 	slices.SortStableFunc(roles, func(a, b string) int { // a user keeps the org role as long as a space role
@@ -259,7 +259,7 @@ func (h *home) doPlaces(t *testing.T) []told {
 	return out
 }
 
-func (h *home) doQuotas(t *testing.T) []told {
+func (h *orgServer) doQuotas(t *testing.T) []wantedEvent {
 	t.Helper()
 	q := h.do("POST", "/v3/organization_quotas", `{"name":"large"}`)
 	h.do("PATCH", "/v3/organization_quotas/"+q, `{"apps":{"total_instances":3}}`)
@@ -271,7 +271,7 @@ func (h *home) doQuotas(t *testing.T) []told {
 	h.do("DELETE", "/v3/space_quotas/"+k+"/relationships/spaces/"+h.space.GUID, "")
 	h.do("DELETE", "/v3/space_quotas/"+k, "")
 	org, space := access.Place{Org: h.org.GUID}, access.Place{Org: h.org.GUID, Space: h.space.GUID}
-	return []told{
+	return []wantedEvent{
 		{kind: "organization_quota.create", target: "organization_quota", guid: q, data: "request.name"},
 		{kind: "organization_quota.update", target: "organization_quota", guid: q, data: "request.apps.total_instances"},
 		{kind: "organization_quota.apply", target: "organization_quota", guid: q, place: org, data: "organization_name"},
@@ -284,14 +284,14 @@ func (h *home) doQuotas(t *testing.T) []told {
 	}
 }
 
-func (h *home) doStaging(t *testing.T) []told {
+func (h *orgServer) doStaging(t *testing.T) []wantedEvent {
 	t.Helper()
 	b := h.do("POST", "/v3/buildpacks", `{"name":"own"}`)
 	h.do("PATCH", "/v3/buildpacks/"+b, `{"enabled":false}`)
 	h.do("DELETE", "/v3/buildpacks/"+b, "")
 	stack := stack.GUID("host")
 	h.do("PATCH", "/v3/stacks/"+stack, `{"metadata":{"labels":{"a":"b"}}}`)
-	return []told{
+	return []wantedEvent{
 		{kind: "buildpack.create", target: "buildpack", guid: b, data: "request.name"},
 		{kind: "buildpack.update", target: "buildpack", guid: b, data: "request.enabled"},
 		{kind: "buildpack.delete", target: "buildpack", guid: b},
@@ -299,7 +299,7 @@ func (h *home) doStaging(t *testing.T) []told {
 	}
 }
 
-func (h *home) doServices(t *testing.T, at access.Place) []told {
+func (h *orgServer) doServices(t *testing.T, at access.Place) []wantedEvent {
 	t.Helper()
 	other := must(h.c.Registry.PutSpace(app.Space{Name: "guest", Org: h.org.GUID}))(t)
 	h.do("POST", "/v3/service_instances", h.managed("cache", "small", ""))
@@ -309,13 +309,13 @@ func (h *home) doServices(t *testing.T, at access.Place) []told {
 	h.do("DELETE", "/v3/service_instances/"+i+"/relationships/shared_spaces/"+other.GUID, "")
 	h.do("POST", "/v3/service_credential_bindings", boundTo(i, h.app, ""))
 	h.do("POST", "/v3/service_credential_bindings", boundTo(i, "", `,"name":"key"`))
-	var out []told
+	var out []wantedEvent
 	for _, b := range h.bindings(i) {
 		kind := map[string]string{"app": "service_binding", "key": "service_key"}[b.Type]
 		h.do("GET", "/v3/service_credential_bindings/"+b.GUID+"/details", "")
 		h.do("DELETE", "/v3/service_credential_bindings/"+b.GUID, "")
 		for _, what := range []string{"create", "show", "delete"} {
-			out = append(out, told{kind: kind + "." + what, target: kind, guid: b.GUID, place: at})
+			out = append(out, wantedEvent{kind: kind + "." + what, target: kind, guid: b.GUID, place: at})
 		}
 	}
 	h.do("DELETE", "/v3/service_instances/"+i, "")
@@ -323,16 +323,16 @@ func (h *home) doServices(t *testing.T, at access.Place) []told {
 	h.do("PATCH", "/v3/service_instances/"+ups, `{"name":"own"}`)
 	h.do("DELETE", "/v3/service_instances/"+ups, "")
 	for _, what := range []string{"create", "update", "delete"} {
-		out = append(out, told{kind: "service_instance." + what, target: "service_instance", guid: i, place: at},
-			told{kind: "user_provided_service_instance." + what, target: "user_provided_service_instance", guid: ups, place: at})
+		out = append(out, wantedEvent{kind: "service_instance." + what, target: "service_instance", guid: i, place: at},
+			wantedEvent{kind: "user_provided_service_instance." + what, target: "user_provided_service_instance", guid: ups, place: at})
 	}
-	return append(out, told{kind: "app.update", target: "app", guid: h.app, place: at},
-		told{kind: "service_instance.share", target: "service_instance", guid: i, place: at, data: "request.target_space_guids"},
-		told{kind: "service_instance.unshare", target: "service_instance", guid: i, place: at, data: "request.target_space_guid"})
+	return append(out, wantedEvent{kind: "app.update", target: "app", guid: h.app, place: at},
+		wantedEvent{kind: "service_instance.share", target: "service_instance", guid: i, place: at, data: "request.target_space_guids"},
+		wantedEvent{kind: "service_instance.unshare", target: "service_instance", guid: i, place: at, data: "request.target_space_guid"})
 }
 
 // doMarket creates a broker. The events about its catalog have the broker as the actor.
-func (h *home) doMarket(t *testing.T) []told {
+func (h *orgServer) doMarket(t *testing.T) []wantedEvent {
 	t.Helper()
 	h.do("POST", "/v3/service_brokers", `{"name":"second","url":"https://b.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}}}`)
 	var brokers v3.List[v3.ServiceBroker]
@@ -341,7 +341,7 @@ func (h *home) doMarket(t *testing.T) []told {
 	h.do("PATCH", "/v3/service_plans/"+plan.GUID+"/visibility", `{"type":"public"}`)
 	h.do("PATCH", "/v3/service_brokers/"+b, `{"name":"third"}`)
 	h.do("DELETE", "/v3/service_brokers/"+b, "")
-	return []told{
+	return []wantedEvent{
 		{kind: "service_broker.create", target: "service_broker", guid: b, data: "request.name"},
 		{kind: "service_broker.update", target: "service_broker", guid: b},
 		{kind: "service_broker.delete", target: "service_broker", guid: b},

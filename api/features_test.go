@@ -17,7 +17,7 @@ import (
 // one that is disabled.
 func TestSSHEnabled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.setSSH(&platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "f"})
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
 	path := "/v3/apps/" + a.GUID
@@ -49,13 +49,13 @@ func TestSSHEnabled(t *testing.T) {
 	}
 	w.setSSH(nil)
 	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled globally"}) {
-		t.Errorf("without a door: %+v", got)
+		t.Errorf("without an SSH server: %+v", got)
 	}
 }
 
 func TestFeatureErrors(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
 	for _, tt := range []struct {
 		method, path, body string
@@ -70,7 +70,7 @@ func TestFeatureErrors(t *testing.T) {
 		{http.MethodPatch, "/v3/apps/none/features/ssh", `{"enabled": true}`, http.StatusNotFound},
 		{http.MethodPost, "/dew/v1/ssh-code", "", http.StatusUnprocessableEntity}, // the daemon has no SSH server
 	} {
-		if got := w.ask(tt.method, tt.path, tt.body); got.Code != tt.status {
+		if got := w.request(tt.method, tt.path, tt.body); got.Code != tt.status {
 			t.Errorf("%s %s %s = %d %s, want %d", tt.method, tt.path, tt.body, got.Code, got.Body, tt.status)
 		}
 	}
@@ -79,7 +79,7 @@ func TestFeatureErrors(t *testing.T) {
 // An SSH code identifies the user who requested it.
 func TestSSHCode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.setSSH(&platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "f"})
 	var got v3.SSHCode
 	w.want(http.StatusCreated, http.MethodPost, "/dew/v1/ssh-code", "", &got)
@@ -96,7 +96,7 @@ func TestSSHCode(t *testing.T) {
 // nothing. If SSH is disabled, no one can use it.
 func TestAllowSSH(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.setSSH(&platform.SSHEndpoint{})
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
 	scopes := []string{auth.ScopeRead, auth.ScopeWrite}
@@ -108,9 +108,9 @@ func TestAllowSSH(t *testing.T) {
 		want   bool
 	}{
 		{name: "administrator", who: auth.Principal{ID: "u1", IsUser: true, Scopes: []string{auth.ScopeAdmin}}, want: true},
-		{name: "administrator at a closed door", who: auth.Principal{ID: "u1", IsUser: true, Scopes: []string{auth.ScopeAdmin}}, closed: true},
+		{name: "administrator with SSH disabled", who: auth.Principal{ID: "u1", IsUser: true, Scopes: []string{auth.ScopeAdmin}}, closed: true},
 		{name: "developer", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes}, role: auth.SpaceDeveloper, want: true},
-		{name: "developer at a closed door", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes}, closed: true},
+		{name: "developer with SSH disabled", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes}, closed: true},
 		{name: "developer who may only read", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes[:1]}},
 		{name: "manager", who: auth.Principal{ID: "u3", IsUser: true, Scopes: scopes}, role: auth.SpaceManager},
 		{name: "auditor", who: auth.Principal{ID: "u4", IsUser: true, Scopes: scopes}, role: auth.SpaceAuditor},
@@ -130,7 +130,7 @@ func TestAllowSSH(t *testing.T) {
 
 func TestRecordSSH(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
 	w.s.apps.RecordSSH(auth.Principal{ID: "u1", Name: "ann", IsUser: true}, a, 1, nil)
 	w.s.apps.RecordSSH(auth.Principal{ID: "robot", Name: "robot"}, a, 0, errors.New("no"))
@@ -145,4 +145,6 @@ func TestRecordSSH(t *testing.T) {
 }
 
 // setSSH changes the SSH server in the configuration of the server.
-func (w *world) setSSH(door *platform.SSHEndpoint) { w.s.apps.SSH, w.s.daemon.SSH = door, door }
+func (w *testServer) setSSH(endpoint *platform.SSHEndpoint) {
+	w.s.apps.SSH, w.s.daemon.SSH = endpoint, endpoint
+}

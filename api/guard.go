@@ -116,8 +116,8 @@ func (s *Server) authorizeReader(r *http.Request, e rest.Endpoint, refused error
 	if err != nil || !slices.ContainsFunc(spaces, perms.SeesSpace) {
 		return errors.Join(refused, err)
 	}
-	may := func(space string) bool { return s.access.Require(r.Context(), e.Needs, space) == nil }
-	if e.Needs == e.Resource.ShownTo() || e.Resource.Shared && slices.ContainsFunc(spaces, may) {
+	isAllowed := func(space string) bool { return s.access.Require(r.Context(), e.Needs, space) == nil }
+	if e.Needs == e.Resource.ShownTo() || e.Resource.Shared && slices.ContainsFunc(spaces, isAllowed) {
 		return nil
 	}
 	return access.ErrNotAuthorized

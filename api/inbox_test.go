@@ -16,10 +16,10 @@ import (
 	"github.com/dewrun/dew/notify/inbox"
 )
 
-// newMailWorld returns a test server with an inbox.
-func newMailWorld(t *testing.T) (*world, *inbox.Inbox) {
+// newMailServer returns a test server with an inbox.
+func newMailServer(t *testing.T) (*testServer, *inbox.Inbox) {
 	t.Helper()
-	w := newWorld(t)
+	w := newTestServer(t)
 	inbox := inbox.New(w.c.DB)
 	w.s.daemon.Mails = &daemon.Mails{Inbox: inbox, Link: func() (string, error) { return "http://x/notify/inbox?code=1", nil }}
 	w.s.daemon.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, directory.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), delivery.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
@@ -35,7 +35,7 @@ func newMailWorld(t *testing.T) (*world, *inbox.Inbox) {
 }
 
 func TestInbox(t *testing.T) {
-	w, inbox := newMailWorld(t)
+	w, inbox := newMailServer(t)
 	var in v3.Inbox
 	w.want(200, "GET", "/dew/v1/inbox", "", &in)
 	if len(in.Mails) != 2 || in.Total != 2 || in.Mails[0].ID != "m-2" || in.Mails[0].HTML != "" {
@@ -81,21 +81,21 @@ func TestInbox(t *testing.T) {
 }
 
 func TestInboxRefusals(t *testing.T) {
-	w, _ := newMailWorld(t)
+	w, _ := newMailServer(t)
 	for _, tt := range []struct{ path, want string }{
 		{"/dew/v1/inbox?limit=0", "limit"},
 		{"/dew/v1/inbox?limit=x", "limit"},
 		{"/dew/v1/inbox?after=-1", "after"},
 		{"/dew/v1/inbox/wait?timeout=soon", "timeout"},
 	} {
-		if got := w.ask("GET", tt.path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), tt.want) {
+		if got := w.request("GET", tt.path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), tt.want) {
 			t.Errorf("%s = %d %s, want 422 with %s", tt.path, got.Code, got.Body, tt.want)
 		}
 	}
 	w.want(404, "GET", "/dew/v1/inbox/none", "", nil)
 	w.s.daemon.Mails = nil
 	for _, path := range []string{"/dew/v1/inbox", "/dew/v1/inbox/m-1", "/dew/v1/inbox/wait"} {
-		if got := w.ask("GET", path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), "--smtp") {
+		if got := w.request("GET", path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), "--smtp") {
 			t.Errorf("%s = %d %s, want 422", path, got.Code, got.Body)
 		}
 	}
@@ -103,7 +103,7 @@ func TestInboxRefusals(t *testing.T) {
 }
 
 func TestCrashMails(t *testing.T) {
-	w, _ := newMailWorld(t)
+	w, _ := newMailServer(t)
 	a := w.createApp("shop")
 	path := "/dew/v1/apps/" + a.GUID + "/crash-mails"
 	var m v3.CrashMails
@@ -122,7 +122,7 @@ func TestCrashMails(t *testing.T) {
 // The notification service answers under /notify, on the socket and the listener. Of
 // cross-origin requests, only those that change preferences are allowed.
 func TestNotifyMount(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write([]byte(r.URL.Path + " " + r.Header.Get("X-Vcap-Request-Id")))
 	})
@@ -143,12 +143,12 @@ func TestNotifyMount(t *testing.T) {
 			r.Header.Set("Origin", tt.origin)
 		}
 		out := httptest.NewRecorder()
-		w.door.ServeHTTP(out, r)
+		w.listener.ServeHTTP(out, r)
 		if out.Code != tt.code || !strings.HasPrefix(out.Body.String(), tt.want) || tt.code == 200 && len(out.Body.String()) < len(tt.want)+36 {
 			t.Errorf("%s from %q = %d %s, want %d %s and a request id", tt.path, tt.origin, out.Code, out.Body, tt.code, tt.want)
 		}
 	}
-	if got := w.ask("GET", "/notify/info", ""); got.Code != 200 {
+	if got := w.request("GET", "/notify/info", ""); got.Code != 200 {
 		t.Errorf("on the socket = %d %s", got.Code, got.Body)
 	}
 }

@@ -10,14 +10,14 @@ import (
 // All collections that the index names exist.
 func TestIndex(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	var index v3.Index
 	w.want(200, "GET", "/v3", "", &index)
 	for name, link := range index.Links {
 		if name == "self" || name == "resource_matches" || name == "environment_variable_groups" {
 			continue // it has no GET endpoint
 		}
-		if got := w.ask("GET", link.Href[len(publicURL):], ""); got.Code != 200 {
+		if got := w.request("GET", link.Href[len(publicURL):], ""); got.Code != 200 {
 			t.Errorf("%s = %d %s, want 200", link.Href, got.Code, got.Body)
 		}
 	}
@@ -32,7 +32,7 @@ func TestIndex(t *testing.T) {
 // and are refused for a restricted or disabled one.
 func TestStackState(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	at := "/v3/stacks/" + stack.GUID(stack.Default)
 	_, pkg, _ := w.pushed("old")
 	build := `{"package":{"guid":"` + pkg + `"}}`
@@ -48,10 +48,10 @@ func TestStackState(t *testing.T) {
 		t.Error("a build with a deprecated stack has no warning")
 	}
 	set("RESTRICTED")
-	wantError(t, w.ask("POST", "/v3/builds", build), "CF-UnprocessableEntity", "restricted and cannot be used for staging new applications: use another")
+	wantError(t, w.request("POST", "/v3/builds", build), "CF-UnprocessableEntity", "restricted and cannot be used for staging new applications: use another")
 	set("DISABLED")
-	wantError(t, w.ask("POST", "/v3/builds", build), "CF-UnprocessableEntity", "disabled and cannot be used for staging")
-	wantError(t, w.ask("PATCH", at, `{"state":"GONE"}`), "CF-UnprocessableEntity", "state must be ACTIVE")
+	wantError(t, w.request("POST", "/v3/builds", build), "CF-UnprocessableEntity", "disabled and cannot be used for staging")
+	wantError(t, w.request("PATCH", at, `{"state":"GONE"}`), "CF-UnprocessableEntity", "state must be ACTIVE")
 	set("ACTIVE")
 	w.want(201, "POST", "/v3/builds", build, nil)
 	var all v3.List[v3.Stack]

@@ -12,9 +12,9 @@ import (
 
 // A user of one org cannot learn about another org that shares a resource with it.
 // Neither included resources nor filters reveal the other org.
-func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
+func TestSharingRevealsNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
 	org := must(w.c.Registry.PutOrg(app.Org{Name: "visitors"}))(t)
 	space := w.createSpace(org.GUID, "theirs")
@@ -59,9 +59,9 @@ func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
 
 // Auditors of an org see its events, and members of a space see the events of the
 // space. Managers and users of the org see neither.
-func TestWhoSeesEvents(t *testing.T) {
+func TestEventVisibility(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.want(200, "PATCH", "/v3/organizations/"+w.space.Org, `{"metadata":{"labels":{"a":"b"}}}`, nil)
 	of := func(token string) (org, space bool) {

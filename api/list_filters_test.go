@@ -24,39 +24,39 @@ import (
 // simple filter over the whole list.
 func TestEveryListFilters(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	h.fill(t)
 	h.mix(t)
 	lists := h.lists(t)
 	h.label(t, lists)
 	h.spread(t)
-	ref := h.atlas(t)
+	ref := h.resourceIndex(t)
 	for turn, pattern := range sortedKeys(lists) {
 		t.Run(pattern, func(t *testing.T) {
 			t.Parallel()
 			l := listCase{
-				home: h.in(t), ref: ref, pattern: pattern, path: lists[pattern], o: operations()[pattern], turn: turn, known: map[asking][]bool{},
+				orgServer: h.in(t), ref: ref, pattern: pattern, path: lists[pattern], o: operations()[pattern], turn: turn, known: map[param][]bool{},
 			}
-			l.kind = l.o.Gives[200][0].Of.Field(resourcesField).Type.Elem().Name()
+			l.kind = l.o.Responses[200][0].Of.Field(resourcesField).Type.Elem().Name()
 			l.all = l.get(t, nil)
 			l.alone(t)
 			l.inPairs(t)
 			l.ordered(t)
-			l.beside(t)
+			l.checkIncludes(t)
 		})
 	}
 }
 
-// in returns the same home for a subtest.
-func (h *home) in(t *testing.T) *home {
-	w, part := *h.world, *h
-	w.t, part.world = t, &w
+// in returns the same org server for a subtest.
+func (h *orgServer) in(t *testing.T) *orgServer {
+	w, part := *h.testServer, *h
+	w.t, part.testServer = t, &w
 	return &part
 }
 
 // spread gives all stored values different times, as if they had been created over
 // several days, and restarts the server.
-func (h *home) spread(t *testing.T) {
+func (h *orgServer) spread(t *testing.T) {
 	t.Helper()
 	for _, stop := range h.stops {
 		stop()
@@ -78,7 +78,7 @@ func (h *home) spread(t *testing.T) {
 			}
 			for _, k := range sortedKeys(kept) {
 				n++
-				if err := b.Put([]byte(k), shifted(t, kept[k], n)); err != nil {
+				if err := b.Put([]byte(k), withTime(t, kept[k], n)); err != nil {
 					return err
 				}
 			}
@@ -88,13 +88,13 @@ func (h *home) spread(t *testing.T) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	h.world = newWorldIn(t, dir)
-	h.world.space = h.space
+	h.testServer = newTestServerIn(t, dir)
+	h.testServer.space = h.space
 	h.local = h.s.Local() // other tests compare responses with the description
 }
 
-// shifted returns a stored value with the n-th time.
-func shifted(t *testing.T, raw []byte, n int) []byte {
+// withTime returns a stored value with the n-th time.
+func withTime(t *testing.T, raw []byte, n int) []byte {
 	t.Helper()
 	var v map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -122,7 +122,7 @@ var resourcesField = func() int {
 }()
 
 // mix creates differences that fill does not create.
-func (h *home) mix(t *testing.T) {
+func (h *orgServer) mix(t *testing.T) {
 	t.Helper()
 	elsewhere := must(h.c.Registry.Spaces())(t)[0]
 	q := must(h.c.Registry.PutQuota(app.Quota{Name: "large"}))(t)
@@ -137,12 +137,12 @@ func (h *home) mix(t *testing.T) {
 }
 
 // label gives labels to some of the resources that can have labels.
-func (h *home) label(t *testing.T, lists map[string]string) {
+func (h *orgServer) label(t *testing.T, lists map[string]string) {
 	t.Helper()
 	labels := []string{`{"tier":"front","zone":"a"}`, `{"tier":"back"}`, `{"zone":"b"}`, `{}`}
 	seen := map[string]bool{}
 	for pattern, path := range lists {
-		if !operations()[pattern].Knows(rest.ParamSelector) {
+		if !operations()[pattern].HasParam(rest.ParamSelector) {
 			continue
 		}
 		for i, r := range h.page(t, path+"?per_page=5000").Resources {
@@ -153,7 +153,7 @@ func (h *home) label(t *testing.T, lists map[string]string) {
 				continue
 			}
 			seen[self] = true
-			got := h.ask("PATCH", self, `{"metadata":{"labels":`+labels[i%len(labels)]+`}}`)
+			got := h.request("PATCH", self, `{"metadata":{"labels":`+labels[i%len(labels)]+`}}`)
 			if got.Code != 200 && !strings.Contains(got.Body.String(), "is built in") {
 				t.Errorf("%s takes no labels: %d %s", self, got.Code, got.Body)
 			}
@@ -163,14 +163,14 @@ func (h *home) label(t *testing.T, lists map[string]string) {
 
 // listCase is a list that is tested with all its parameters.
 type listCase struct {
-	*home
-	ref           atlas
+	*orgServer
+	ref           resourceIndex
 	pattern, path string
 	kind          string // kind of its items
 	o             rest.Shape
 	all           []item
-	turn          int               // number of the list among all
-	known         map[asking][]bool // earlier results of lets
+	turn          int              // number of the list among all
+	known         map[param][]bool // earlier results of lets
 }
 
 // item is an item of a list, as text and decoded.
@@ -210,40 +210,40 @@ func mustRead(t *testing.T, raw []byte, into any) {
 	}
 }
 
-// asking is a parameter with a value.
-type asking struct{ name, value string }
+// param is a parameter with a value.
+type param struct{ name, value string }
 
 // wants requests the list with some parameters and compares the result.
-func (l listCase) wants(t *testing.T, asked ...asking) {
+func (l listCase) wants(t *testing.T, params ...param) {
 	t.Helper()
 	q := url.Values{}
-	for _, a := range asked {
+	for _, a := range params {
 		q.Set(a.name, a.value)
 	}
 	got := texts(l.page(t, l.address(q)).Resources)
 	var want []string
-	for i, in := range l.chosen(t, asked...) {
+	for i, in := range l.chosen(t, params...) {
 		if in {
 			want = append(want, l.all[i].raw)
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s with %v has %d of %d, want %d (-got +want):\n%.1500s", l.pattern, asked, len(got), len(l.all), len(want), cmp.Diff(got, want))
+		t.Errorf("%s with %v has %d of %d, want %d (-got +want):\n%.1500s", l.pattern, params, len(got), len(l.all), len(want), cmp.Diff(got, want))
 	}
 }
 
 // chosen reports for each item whether it passes the simple filters.
-func (l listCase) chosen(t *testing.T, asked ...asking) []bool {
+func (l listCase) chosen(t *testing.T, params ...param) []bool {
 	t.Helper()
 	out := make([]bool, len(l.all))
 	for i := range out {
 		out[i] = true
 	}
-	for _, a := range asked {
+	for _, a := range params {
 		one, known := l.known[a]
 		if !known {
 			for _, i := range l.all {
-				one = append(one, l.lets(t, a, i.record))
+				one = append(one, l.matches(t, a, i.record))
 			}
 			l.known[a] = one
 		}
@@ -254,15 +254,15 @@ func (l listCase) chosen(t *testing.T, asked ...asking) []bool {
 	return out
 }
 
-// lets is the simple filter.
-func (l listCase) lets(t *testing.T, a asking, r record) bool {
+// matches is the simple filter.
+func (l listCase) matches(t *testing.T, a param, r record) bool {
 	t.Helper()
 	bare, operator, _ := strings.Cut(strings.TrimSuffix(a.name, "]"), "[")
 	switch {
 	case a.name == rest.ParamSelector:
 		return selects(a.value, r)
 	case bare == rest.ParamCreated || bare == rest.ParamUpdated:
-		return within(operator, a.value, textAt(r, strings.TrimSuffix(bare, "s")))
+		return compareTimes(operator, a.value, textAt(r, strings.TrimSuffix(bare, "s")))
 	case a.name == "target_guids[not]":
 		return !slices.Contains(rest.SplitList(a.value), textAt(r, "target.guid"))
 	}
@@ -277,8 +277,8 @@ func (l listCase) lets(t *testing.T, a asking, r record) bool {
 	})
 }
 
-// within compares times as text: all have the same time zone.
-func within(operator, want, have string) bool {
+// compareTimes compares times as text: all have the same time zone.
+func compareTimes(operator, want, have string) bool {
 	switch operator {
 	case "gt":
 		return have > want
@@ -316,8 +316,8 @@ func selects(selector string, r record) bool {
 	return selectors[selector](labels)
 }
 
-// questions returns values for a parameter that match one item, none and several.
-func (l listCase) questions(t *testing.T, name string) []string {
+// queries returns values for a parameter that match one item, none and several.
+func (l listCase) queries(t *testing.T, name string) []string {
 	t.Helper()
 	bare, operator, _ := strings.Cut(name, "[")
 	values := map[string]bool{}
@@ -362,7 +362,7 @@ var oneOf = []string{"globally_enabled_running", "globally_enabled_staging"}
 
 // filters returns the parameters of this list that filter items.
 func (l listCase) filters() []string {
-	all := slices.DeleteFunc(slices.Clone(l.o.Asks), func(name string) bool {
+	all := slices.DeleteFunc(slices.Clone(l.o.Params), func(name string) bool {
 		return name == "include" || name == "embed" || name == "after_guid" || strings.HasPrefix(name, "fields[")
 	})
 	for _, name := range []string{rest.ParamCreated, rest.ParamUpdated} {
@@ -375,30 +375,30 @@ func (l listCase) filters() []string {
 }
 
 // with adds the parameters that another parameter requires.
-func (l listCase) with(a asking) []asking {
+func (l listCase) with(a param) []param {
 	if a.name == "origins" {
-		return []asking{a, {"partial_usernames", "u"}}
+		return []param{a, {"partial_usernames", "u"}}
 	}
-	return []asking{a}
+	return []param{a}
 }
 
 // alone tests every parameter with several values.
 func (l listCase) alone(t *testing.T) {
 	t.Helper()
 	for n, name := range l.filters() {
-		for i, value := range l.questions(t, name) {
+		for i, value := range l.queries(t, name) {
 			first := i == 0 && !strings.Contains(name, "[")
-			if proof() || !common(name) || first || (i+n+l.turn)%3 == 0 {
-				l.wants(t, l.with(asking{name, value})...)
+			if longTests() || !isCommonParam(name) || first || (i+n+l.turn)%3 == 0 {
+				l.wants(t, l.with(param{name, value})...)
 			}
 		}
 	}
 }
 
-// common reports whether a parameter is handled by the same code for all lists. Such a
+// isCommonParam reports whether a parameter is handled by the same code for all lists. Such a
 // parameter is tested with some values for each list, and with all values over all
 // lists.
-func common(name string) bool {
+func isCommonParam(name string) bool {
 	bare, _, _ := strings.Cut(name, "[")
 	return bare == rest.ParamCreated || bare == rest.ParamUpdated || name == rest.ParamSelector
 }
@@ -417,7 +417,7 @@ func (l listCase) inPairs(t *testing.T) {
 	})
 	values := map[string][]string{}
 	for _, name := range names {
-		values[name] = l.questions(t, name)
+		values[name] = l.queries(t, name)
 	}
 	for i, first := range names {
 		for _, second := range names[:i] {
@@ -430,24 +430,24 @@ func (l listCase) inPairs(t *testing.T) {
 			if telling != nil {
 				l.wants(t, telling...)
 			}
-			if telling == nil || proof() {
-				l.wants(t, asking{first, a[0]}, asking{second, b[0]})
-				l.wants(t, asking{first, a[len(a)/2]}, asking{second, b[min(1, len(b)-1)]})
+			if telling == nil || longTests() {
+				l.wants(t, param{first, a[0]}, param{second, b[0]})
+				l.wants(t, param{first, a[len(a)/2]}, param{second, b[min(1, len(b)-1)]})
 			}
 		}
 	}
 }
 
-func (l listCase) askings(name string, values []string) (out []asking) {
+func (l listCase) askings(name string, values []string) (out []param) {
 	for _, v := range values {
-		out = append(out, asking{name, v})
+		out = append(out, param{name, v})
 	}
 	return out
 }
 
 // telling returns two values of which neither can be ignored without a different
 // result. It prefers values that match an item. It returns nil if there are none.
-func (l listCase) telling(t *testing.T, as, bs []asking) (found []asking) {
+func (l listCase) telling(t *testing.T, as, bs []param) (found []param) {
 	t.Helper()
 	for _, a := range as {
 		for _, b := range bs {
@@ -455,7 +455,7 @@ func (l listCase) telling(t *testing.T, as, bs []asking) (found []asking) {
 			if slices.Equal(both, l.chosen(t, a)) || slices.Equal(both, l.chosen(t, b)) {
 				continue
 			}
-			found = []asking{a, b}
+			found = []param{a, b}
 			if slices.Contains(both, true) {
 				return found
 			}
@@ -472,7 +472,7 @@ func (l listCase) ordered(t *testing.T) {
 		up, down := texts(page), texts(l.page(t, l.address(url.Values{"order_by": {"-" + by}})).Resources)
 		slices.Reverse(down)
 		plus := up
-		if n == 0 || proof() { // the same code handles it for all orders
+		if n == 0 || longTests() { // the same code handles it for all orders
 			plus = texts(l.page(t, l.address(url.Values{"order_by": {"+" + by}})).Resources)
 		}
 		if len(up) != len(l.all) || !slices.Equal(up, down) || !slices.Equal(up, plus) {

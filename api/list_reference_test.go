@@ -41,20 +41,20 @@ func textAt(r record, path string) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// atlas holds all resources of the lists, by kind and GUID.
-type atlas map[string]map[string]record
+// resourceIndex holds all resources of the lists, by kind and GUID.
+type resourceIndex map[string]map[string]record
 
-// wholes maps each kind to the list of all its resources.
-var wholes = map[string]string{
+// fullLists maps each kind to the list of all its resources.
+var fullLists = map[string]string{
 	"App": "apps", "Space": "spaces", "Organization": "organizations", "Route": "routes", "ServiceInstance": "service_instances",
 	"ServicePlan": "service_plans", "ServiceOffering": "service_offerings", "ServiceBroker": "service_brokers", "ServiceRouteBinding": "service_route_bindings",
 	"IsolationSegment": "isolation_segments", "Domain": "domains", "User": "users",
 }
 
-func (h *home) atlas(t *testing.T) atlas {
+func (h *orgServer) resourceIndex(t *testing.T) resourceIndex {
 	t.Helper()
-	out := atlas{}
-	for kind, noun := range wholes {
+	out := resourceIndex{}
+	for kind, noun := range fullLists {
 		out[kind] = map[string]record{}
 		for _, raw := range h.page(t, "/v3/"+noun+"?per_page=5000").Resources {
 			var r record
@@ -127,7 +127,7 @@ const (
 )
 
 // values returns the values of a resource that a parameter is compared with.
-func (a atlas) values(t *testing.T, kind, param string, r record) []string {
+func (a resourceIndex) values(t *testing.T, kind, param string, r record) []string {
 	t.Helper()
 	if fn, ok := odd[kind+" "+param]; ok {
 		return fn(a, r)
@@ -143,7 +143,7 @@ func (a atlas) values(t *testing.T, kind, param string, r record) []string {
 }
 
 // follow follows a trail from resource to resource.
-func (a atlas) follow(r record, way string) []string {
+func (a resourceIndex) follow(r record, way string) []string {
 	steps := strings.Fields(way)
 	found := textsAt(r, steps[0])
 	for _, step := range steps[1:] {
@@ -158,26 +158,26 @@ func (a atlas) follow(r record, way string) []string {
 }
 
 // odd holds the parameters that need more than one trail.
-var odd = map[string]func(a atlas, r record) []string{
-	"Buildpack stacks": func(_ atlas, r record) []string {
+var odd = map[string]func(a resourceIndex, r record) []string{
+	"Buildpack stacks": func(_ resourceIndex, r record) []string {
 		if stack := textAt(r, "stack"); stack != "" {
 			return []string{stack}
 		}
 		return []string{"host"}
 	},
-	"Quota organization_guids": func(_ atlas, r record) []string {
+	"Quota organization_guids": func(_ resourceIndex, r record) []string {
 		return append(textsAt(r, "relationships.organizations.data.guid"), textsAt(r, inOrg)...)
 	},
-	"IsolationSegment organization_guids": func(a atlas, r record) []string {
+	"IsolationSegment organization_guids": func(a resourceIndex, r record) []string {
 		return textsAt(a["IsolationSegment"][textAt(r, "guid")], "orgs.data.guid")
 	},
-	"Droplet current": func(a atlas, r record) []string {
+	"Droplet current": func(a resourceIndex, r record) []string {
 		if textAt(a["App"][textAt(r, ofApp)], "relationships.current_droplet.data.guid") == textAt(r, "guid") {
 			return []string{"true"}
 		}
 		return nil
 	},
-	"Route service_instance_guids": func(a atlas, r record) (out []string) {
+	"Route service_instance_guids": func(a resourceIndex, r record) (out []string) {
 		for _, b := range a["ServiceRouteBinding"] {
 			if textAt(b, "relationships.route.data.guid") == textAt(r, "guid") {
 				out = append(out, textAt(b, ofInstance))
@@ -185,7 +185,7 @@ var odd = map[string]func(a atlas, r record) []string{
 		}
 		return out
 	},
-	"ServicePlan service_instance_guids": func(a atlas, r record) (out []string) {
+	"ServicePlan service_instance_guids": func(a resourceIndex, r record) (out []string) {
 		for guid, i := range a["ServiceInstance"] {
 			if textAt(i, "relationships.service_plan.data.guid") == textAt(r, "guid") {
 				out = append(out, guid)
@@ -193,17 +193,17 @@ var odd = map[string]func(a atlas, r record) []string{
 		}
 		return out
 	},
-	"ServicePlan space_guids":            func(a atlas, r record) []string { return a.spacesWith(r) },
-	"ServicePlan organization_guids":     func(a atlas, r record) []string { return a.orgsOf(a.spacesWith(r)) },
-	"ServiceOffering space_guids":        func(a atlas, r record) []string { return a.spacesWithOffering(r) },
-	"ServiceOffering organization_guids": func(a atlas, r record) []string { return a.orgsOf(a.spacesWithOffering(r)) },
+	"ServicePlan space_guids":            func(a resourceIndex, r record) []string { return a.spacesWith(r) },
+	"ServicePlan organization_guids":     func(a resourceIndex, r record) []string { return a.orgsOf(a.spacesWith(r)) },
+	"ServiceOffering space_guids":        func(a resourceIndex, r record) []string { return a.spacesWithOffering(r) },
+	"ServiceOffering organization_guids": func(a resourceIndex, r record) []string { return a.orgsOf(a.spacesWithOffering(r)) },
 }
 
 // anywhere is a value that matches every filter.
 const anywhere = "*"
 
 // spacesWith returns the spaces that can use a plan.
-func (a atlas) spacesWith(plan record) (out []string) {
+func (a resourceIndex) spacesWith(plan record) (out []string) {
 	switch textAt(plan, "visibility_type") {
 	case "public":
 		return []string{anywhere}
@@ -220,7 +220,7 @@ func (a atlas) spacesWith(plan record) (out []string) {
 	return nil
 }
 
-func (a atlas) spacesWithOffering(offering record) (out []string) {
+func (a resourceIndex) spacesWithOffering(offering record) (out []string) {
 	for _, p := range a["ServicePlan"] {
 		if textAt(p, "relationships.service_offering.data.guid") == textAt(offering, "guid") {
 			out = append(out, a.spacesWith(p)...)
@@ -229,7 +229,7 @@ func (a atlas) spacesWithOffering(offering record) (out []string) {
 	return out
 }
 
-func (a atlas) orgsOf(spaces []string) (out []string) {
+func (a resourceIndex) orgsOf(spaces []string) (out []string) {
 	for _, guid := range spaces {
 		if guid == anywhere {
 			return spaces

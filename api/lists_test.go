@@ -31,7 +31,7 @@ var short = []string{
 }
 
 // fill creates several resources for every list.
-func (h *home) fill(t *testing.T) {
+func (h *orgServer) fill(t *testing.T) {
 	t.Helper()
 	reg := h.c.Registry
 	domain := must(reg.DefaultDomain())(t)
@@ -66,7 +66,7 @@ func (h *home) fill(t *testing.T) {
 }
 
 // remember creates a quota of each kind, a security group and a segment.
-func (h *home) remember(t *testing.T, name string) {
+func (h *orgServer) remember(t *testing.T, name string) {
 	t.Helper()
 	must(h.c.Registry.PutQuota(app.Quota{Name: "large-" + name}))(t)
 	must(h.c.Registry.PutQuota(app.Quota{Name: "small-" + name, Org: h.org.GUID}))(t)
@@ -76,7 +76,7 @@ func (h *home) remember(t *testing.T, name string) {
 
 // provide creates a service instance that is bound to the app and a route, and a
 // broker.
-func (h *home) provide(t *testing.T, name, route string) {
+func (h *orgServer) provide(t *testing.T, name, route string) {
 	t.Helper()
 	i, _, err := h.c.Services.CreateInstance(services.NewInstance{
 		Type: services.UserProvided, Name: "ups-" + name, Space: h.space.GUID, RouteService: "https://front.example.com",
@@ -100,7 +100,7 @@ func (h *home) provide(t *testing.T, name, route string) {
 	}
 }
 
-func (h *home) record(t *testing.T, a app.App) {
+func (h *orgServer) record(t *testing.T, a app.App) {
 	t.Helper()
 	err := h.c.Events.Record(app.Event{Type: "audit.app.create", Space: a.Space, Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name}})
 	if err != nil {
@@ -109,7 +109,7 @@ func (h *home) record(t *testing.T, a app.App) {
 }
 
 // stageAgain stages one package several times.
-func (h *home) stageAgain(t *testing.T, times int) {
+func (h *orgServer) stageAgain(t *testing.T, times int) {
 	t.Helper()
 	p := h.createPackage(h.app)
 	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: again"}))
@@ -122,17 +122,17 @@ func (h *home) stageAgain(t *testing.T, times int) {
 
 // lists returns the patterns that respond with a page. It requests all patterns, so it
 // finds a new list by itself.
-func (h *home) lists(t *testing.T) map[string]string {
+func (h *orgServer) lists(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
-		method, path := h.request(t, pattern)
+		method, path := h.methodAndPath(t, pattern)
 		// The list of crashes has another key for its items. TestCrashPages tests it.
 		if method != "GET" || strings.HasPrefix(path, "/stream/") || strings.HasSuffix(path, "/crashes") {
 			continue
 		}
 		path = strings.Replace(path, "/v3/stacks/none/", "/v3/stacks/"+stack.GUID(stack.Default)+"/", 1)
-		got := h.ask(method, path, "")
+		got := h.request(method, path, "")
 		if got.Code == 200 && strings.HasPrefix(got.Body.String(), `{"pagination":`) {
 			found[pattern] = path
 		}
@@ -144,7 +144,7 @@ func (h *home) lists(t *testing.T) map[string]string {
 }
 
 // page requests a page and checks its status.
-func (h *home) page(t *testing.T, path string) (out anyList) {
+func (h *orgServer) page(t *testing.T, path string) (out anyList) {
 	t.Helper()
 	h.want(200, "GET", path, "", &out)
 	if out.Resources == nil {
@@ -160,10 +160,10 @@ func texts(resources []json.RawMessage) (out []string) {
 	return out
 }
 
-// Every list is tested in all ways on one home that does not change.
+// Every list is tested in all ways on one org server that does not change.
 func TestEveryList(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	h.fill(t)
 	lists := h.lists(t)
 	for name, ask := range map[string]func(t *testing.T, lists map[string]string){
@@ -174,7 +174,7 @@ func TestEveryList(t *testing.T) {
 }
 
 // Every list returns the same items in the same order, regardless of the page size.
-func (h *home) everyListPages(t *testing.T, lists map[string]string) {
+func (h *orgServer) everyListPages(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
 		all := h.page(t, path+"?per_page=5000")
 		if n := len(all.Resources); n != all.Pagination.TotalResults || n < 3 && !slices.Contains(short, pattern) {
@@ -194,14 +194,14 @@ func (h *home) everyListPages(t *testing.T, lists map[string]string) {
 // pageSizes returns the page sizes to read a list of n items with. A long list has few
 // pages, because each page reads the whole list.
 func pageSizes(n int) []int {
-	if n > 20 && !proof() {
+	if n > 20 && !longTests() {
 		return []int{(n + 3) / 4, n - 1, n, 5000}
 	}
 	return []int{1, 2, 50, 5000}
 }
 
 // follow reads a list page by page.
-func (h *home) follow(t *testing.T, path string, per int) (got []string) {
+func (h *orgServer) follow(t *testing.T, path string, per int) (got []string) {
 	t.Helper()
 	path = fmt.Sprintf("%s?per_page=%d", path, per)
 	for n := 1; ; n++ {
@@ -223,7 +223,7 @@ func (h *home) follow(t *testing.T, path string, per int) (got []string) {
 }
 
 // relative checks that a URL starts with the public URL, and returns the rest.
-func (h *home) relative(t *testing.T, href string) string {
+func (h *orgServer) relative(t *testing.T, href string) string {
 	t.Helper()
 	path, ok := strings.CutPrefix(href, publicURL)
 	if !ok {
@@ -233,7 +233,7 @@ func (h *home) relative(t *testing.T, href string) string {
 }
 
 // beyond checks that a page after the last one is empty and links to the last page.
-func (h *home) beyond(t *testing.T, path string, pages int) {
+func (h *orgServer) beyond(t *testing.T, path string, pages int) {
 	t.Helper()
 	u := must(url.Parse(path))(t)
 	q := u.Query()
@@ -248,7 +248,7 @@ func (h *home) beyond(t *testing.T, path string, pages int) {
 
 // Every list refuses unknown parameters by name, and does not use the Host header of
 // the request.
-func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
+func (h *orgServer) everyListRefuses(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
 		for query, detail := range map[string]string{
 			"colour=red":                          "Unknown query parameter(s): 'colour'",
@@ -265,7 +265,7 @@ func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
 			"updated_ats[gt]=2026-01-02T03:04:05Z,2026-01-02T03:04:05Z": "must have exactly one time",
 			"%zz": "invalid URL escape",
 		} {
-			got := h.ask("GET", path+"?"+query, "")
+			got := h.request("GET", path+"?"+query, "")
 			if got.Code != 400 {
 				t.Errorf("%s?%s = %d %.200s, want 400", pattern, query, got.Code, got.Body)
 				continue
@@ -282,7 +282,7 @@ func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
 }
 
 // Every list can be filtered by time.
-func (h *home) everyListTimes(t *testing.T, lists map[string]string) {
+func (h *orgServer) everyListTimes(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
 		all := texts(h.page(t, path+"?per_page=5000").Resources)
 		for _, by := range rest.ByTime {
@@ -308,7 +308,7 @@ func (h *home) everyListTimes(t *testing.T, lists map[string]string) {
 // Resources with labels can be found by label selectors.
 func TestLabelSelector(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	h.fill(t)
 	domain := must(h.c.Registry.DefaultDomain())(t)
 	route := must(h.c.Registry.RouteAt(domain.GUID, "host-0", ""))(t)
@@ -329,7 +329,7 @@ func TestLabelSelector(t *testing.T) {
 		if len(one.Metadata.Labels) != 1 || *one.Metadata.Labels["tier"] != "back" || *one.Metadata.Annotations["note"] != "a b" {
 			t.Errorf("%s: metadata = %+v", path, one.Metadata)
 		}
-		wantError(t, h.ask("PATCH", path, `{"metadata":{"labels":{"tier":"a b"}}}`), "CF-UnprocessableEntity", "metadata.labels[tier]")
+		wantError(t, h.request("PATCH", path, `{"metadata":{"labels":{"tier":"a b"}}}`), "CF-UnprocessableEntity", "metadata.labels[tier]")
 		list := path[:strings.LastIndex(path, "/")]
 		for selector, want := range map[string]int{"tier=back": 1, "tier in (front,back)": 1, "tier=front": 0, "old": 0} {
 			if got := h.page(t, list+"?per_page=5000&label_selector="+url.QueryEscape(selector)).Resources; len(got) != want {
@@ -340,7 +340,7 @@ func TestLabelSelector(t *testing.T) {
 		if len(without) != len(all)-1 {
 			t.Errorf("%s without the label has %d of %d", list, len(without), len(all))
 		}
-		wantError(t, h.ask("GET", list+"?label_selector=a+b", ""), "CF-BadQueryParameter", "label_selector")
+		wantError(t, h.request("GET", list+"?label_selector=a+b", ""), "CF-BadQueryParameter", "label_selector")
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 // the CPU time of server and client together per 1,000 lines. The baseline is the same
 // bytes, encoded beforehand, between the same server and client, in turn.
 func BenchmarkLogCache(b *testing.B) {
-	w := newWorld(b)
+	w := newTestServer(b)
 	a := w.createApp("shop")
 	fillLog(b, w.log(a.GUID))
 	var ready []byte

@@ -15,7 +15,7 @@ import (
 // A page that is written in pieces has the same bytes as json.Encoder produces, for any
 // content and number of lines and names.
 func TestLogPageBytes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop <&> \"1\"")
 	l := w.log(a.GUID)
 	var es []logstream.Envelope
@@ -44,7 +44,7 @@ func TestLogPageBytes(t *testing.T) {
 		if _, err := fmt.Sscanf(query, "limit=%d", &limit); err != nil {
 			t.Fatal(err)
 		}
-		got := w.ask("GET", "/api/v1/read/"+a.GUID+"?"+query, "").Body.Bytes()
+		got := w.request("GET", "/api/v1/read/"+a.GUID+"?"+query, "").Body.Bytes()
 		if expected := encoded(t, w, a, want[:min(limit, len(want))]); !bytes.Equal(got, expected) {
 			t.Errorf("?%s differs: %d bytes, want %d", query, len(got), len(expected))
 		}
@@ -52,7 +52,7 @@ func TestLogPageBytes(t *testing.T) {
 }
 
 // encoded returns a page from json.Encoder.
-func encoded(t *testing.T, w *world, a v3.App, es []logstream.Envelope) []byte {
+func encoded(t *testing.T, w *testServer, a v3.App, es []logstream.Envelope) []byte {
 	t.Helper()
 	form := must(w.s.logs.EnvelopeForm(must(w.s.c.Registry.App(a.GUID))(t)))(t)
 	page := v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: []v3.LogCacheEnvelope{}}}

@@ -23,9 +23,9 @@ import (
 )
 
 func TestLogCacheIsStrict(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
-	golden(t, "logcache-info", w.ask("GET", "/api/v1/info", "").Body.Bytes())
+	golden(t, "logcache-info", w.request("GET", "/api/v1/info", "").Body.Bytes())
 	if err := w.log(a.GUID).Append(logstream.Envelope{
 		Source: logstream.Source{Type: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Index: 1, InstanceID: "0123abcd-0123-0123-0123-0123"},
 		Stream: logstream.Err, Text: []byte("h\xffi"), Flags: logstream.Late,
@@ -33,9 +33,9 @@ func TestLogCacheIsStrict(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"name":"store"}`, nil) // lines have the current name
-	body := w.ask("GET", "/api/v1/read/"+a.GUID+"?envelope_types=LOG&start_time=-6795364578871345152", "").Body.Bytes()
+	body := w.request("GET", "/api/v1/read/"+a.GUID+"?envelope_types=LOG&start_time=-6795364578871345152", "").Body.Bytes()
 	second := must(w.log(a.GUID).Newest(t.Context(), 2))(t)[0].Time.UnixNano()
-	golden(t, "logcache-read", w.ask("GET", fmt.Sprintf("/api/v1/read/%s?envelope_types=LOG&limit=1&start_time=%d", a.GUID, second), "").Body.Bytes())
+	golden(t, "logcache-read", w.request("GET", fmt.Sprintf("/api/v1/read/%s?envelope_types=LOG&limit=1&start_time=%d", a.GUID, second), "").Body.Bytes())
 	// Clients refuse unknown fields at any level.
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -60,7 +60,7 @@ func TestLogCacheIsStrict(t *testing.T) {
 		t.Errorf("batch = %+v, want three lines, the second in base64", b)
 	}
 	for _, query := range []string{"envelope_types=GAUGE", "start_time=9223372036854775807"} {
-		if got := w.ask("GET", "/api/v1/read/"+a.GUID+"?"+query, "").Body.String(); strings.TrimSpace(got) != `{"envelopes":{"batch":[]}}` {
+		if got := w.request("GET", "/api/v1/read/"+a.GUID+"?"+query, "").Body.String(); strings.TrimSpace(got) != `{"envelopes":{"batch":[]}}` {
 			t.Errorf("?%s = %s, want no lines", query, got)
 		}
 	}
@@ -69,7 +69,7 @@ func TestLogCacheIsStrict(t *testing.T) {
 // The client finds the newest line, starts one second before it, and continues after
 // the last line that it got.
 func TestLogCacheFollow(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	path := "/api/v1/read/" + a.GUID
 	var got v3.LogCacheRead
@@ -99,7 +99,7 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-func (w *world) stream(t *testing.T, srv *httptest.Server, path string, header ...string) *stream {
+func (w *testServer) stream(t *testing.T, srv *httptest.Server, path string, header ...string) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
@@ -148,7 +148,7 @@ func (s *stream) line() (string, v3.Line) {
 }
 
 func TestStream(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	srv := httptest.NewServer(w.local)
 	defer srv.Close()
 	a := w.createApp("shop") // it writes the first log line
@@ -200,7 +200,7 @@ func TestStream(t *testing.T) {
 
 // A stream without lines sends heartbeats; a new line arrives at once.
 func TestStreamHeartbeat(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.s.logs.Beat = 5 * time.Millisecond
 	srv := httptest.NewServer(w.local)
 	defer srv.Close()
@@ -221,7 +221,7 @@ func TestStreamHeartbeat(t *testing.T) {
 // A stream that does not follow sends the lines that match its query, and then marks
 // the end.
 func TestStreamFilters(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	srv := httptest.NewServer(w.local)
 	defer srv.Close()
 	a := w.createApp("shop") // it writes the first log line
@@ -282,7 +282,7 @@ func TestStreamFilters(t *testing.T) {
 // A crash shows the last lines of each process of the crashed instance, in the order of
 // time. It shows no lines of the platform or of other instances.
 func TestStreamCrash(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	r := crashAt(w, a, 0, time.Now())
 	line := func(source, instance, text string) logstream.Envelope {
@@ -305,7 +305,7 @@ func TestStreamCrash(t *testing.T) {
 		"&no_sidecars=true": "w10 w11 w12 w13 w14 w15 w16 w17 w18 w19 w20 w21 w22 w23 w24 w25 w26 w27 w28 w29",
 		"&contains=w1":      "w1 w10 w11 w12 w13 w14 w15 w16 w17 w18 w19",
 	} {
-		body := w.ask("GET", "/stream/v1/apps/"+a.GUID+"?crash=1&follow=false"+query, "").Body.String()
+		body := w.request("GET", "/stream/v1/apps/"+a.GUID+"?crash=1&follow=false"+query, "").Body.String()
 		var got []string
 		for text := range strings.Lines(body) {
 			var l v3.Line
@@ -320,7 +320,7 @@ func TestStreamCrash(t *testing.T) {
 }
 
 func TestStreamRefuses(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	for query, want := range map[string]string{
 		"colour=red":                    "Unknown query parameter(s): 'colour'. Valid parameters are: 'contains', 'crash'",
@@ -338,7 +338,7 @@ func TestStreamRefuses(t *testing.T) {
 		"from=1&newest=1":               "cannot be used together",
 		"since=2000-01-01T00:00:00Z&until=2000-01-01T00:00:00Z": "since must be before until",
 	} {
-		r := w.ask("GET", "/stream/v1/apps/"+a.GUID+"?"+query, "")
+		r := w.request("GET", "/stream/v1/apps/"+a.GUID+"?"+query, "")
 		if r.Code != http.StatusBadRequest || !strings.Contains(r.Body.String(), want) {
 			t.Errorf("?%s = %d %s, want 400 %s", query, r.Code, r.Body, want)
 		}
@@ -353,10 +353,10 @@ func TestVerifyFindsLosses(t *testing.T) {
 		want  string
 	}{
 		"retention": {logstream.LostRetention, ""},
-		"damage":    {logstream.LostDamage, "line 2 tells of a loss: 5 lines are missing: damaged"},
+		"damage":    {logstream.LostDamage, "line 2 records a loss: 5 lines are missing: damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestServer(t)
 			a := w.createApp("shop")
 			if err := w.log(a.GUID).Gap(logstream.Source{Type: "CELL"}, lose.cause, 5); err != nil {
 				t.Fatal(err)
@@ -369,7 +369,7 @@ func TestVerifyFindsLosses(t *testing.T) {
 		})
 	}
 	t.Run("no segments", func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestServer(t)
 		a, err := w.c.Registry.PutApp(app.App{GUID: "00000000-0000-4000-8000-000000000001", Name: "bare", Space: w.space.GUID})
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	const n = rest.MaxPerPage + 3
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.local = w.s.Local() // other tests compare responses with the description
 	err := w.c.DB.Update(func(tx *store.Tx) error {
 		events := w.c.Events.With(tx)
@@ -58,9 +58,9 @@ func TestLongLists(t *testing.T) {
 }
 
 // wantPages reads a list page by page as clients do, and expects every item once.
-func (w *world) wantPages(t *testing.T, path string, total, pages int) {
+func (w *testServer) wantPages(t *testing.T, path string, total, pages int) {
 	t.Helper()
-	seen, last, asked := map[string]bool{}, "", 0
+	seen, last, pageCount := map[string]bool{}, "", 0
 	descending := strings.Contains(path, "order_by=-")
 	for path != "" {
 		var page v3.List[struct {
@@ -71,7 +71,7 @@ func (w *world) wantPages(t *testing.T, path string, total, pages int) {
 		if page.Pagination.TotalResults != total || page.Pagination.TotalPages != pages {
 			t.Fatalf("%s says %d items on %d pages, want %d on %d", path, page.Pagination.TotalResults, page.Pagination.TotalPages, total, pages)
 		}
-		asked++
+		pageCount++
 		for _, e := range page.Resources {
 			at := e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000000000")
 			if last != "" && (descending && at > last || !descending && at < last) {
@@ -85,7 +85,7 @@ func (w *world) wantPages(t *testing.T, path string, total, pages int) {
 			path = u.RequestURI()
 		}
 	}
-	if len(seen) != total || asked != pages {
-		t.Errorf("%d items came on %d pages, want %d on %d", len(seen), asked, total, pages)
+	if len(seen) != total || pageCount != pages {
+		t.Errorf("%d items came on %d pages, want %d on %d", len(seen), pageCount, total, pages)
 	}
 }

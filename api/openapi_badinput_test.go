@@ -43,25 +43,25 @@ var ways = []struct {
 	{"twice", func(old any, _ int) string { b, _ := json.Marshal([]any{old, old}); return string(b) }},
 }
 
-// spots returns the paths of all values inside a value, starting with the value itself.
-func spots(v any, at []string) [][]string {
+// valuePaths returns the paths of all values inside a value, starting with the value itself.
+func valuePaths(v any, at []string) [][]string {
 	all := [][]string{slices.Clone(at)}
 	switch v := v.(type) {
 	case rest.Object:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			all = append(all, spots(v[k], append(slices.Clone(at), k))...)
+			all = append(all, valuePaths(v[k], append(slices.Clone(at), k))...)
 		}
 	case []any:
 		for i := range v {
-			all = append(all, spots(v[i], append(slices.Clone(at), strconv.Itoa(i)))...)
+			all = append(all, valuePaths(v[i], append(slices.Clone(at), strconv.Itoa(i)))...)
 		}
 	}
 	return all
 }
 
-// spoil returns the JSON of a value with the value at a path replaced by text. If text
+// replaceValue returns the JSON of a value with the value at a path replaced by text. If text
 // is empty, it omits that value.
-func spoil(v any, at []string, text string) []byte {
+func replaceValue(v any, at []string, text string) []byte {
 	if len(at) == 0 {
 		return []byte(text)
 	}
@@ -75,7 +75,7 @@ func spoil(v any, at []string, text string) []byte {
 		}
 		b.WriteString(label)
 		if key == at[0] {
-			b.Write(spoil(inner, at[1:], text))
+			b.Write(replaceValue(inner, at[1:], text))
 			return
 		}
 		whole, _ := json.Marshal(inner)
@@ -98,8 +98,8 @@ func spoil(v any, at []string, text string) []byte {
 	return b.Bytes()
 }
 
-// inside returns the value at a path inside a value.
-func inside(v any, path []string) any {
+// valueAt returns the value at a path inside a value.
+func valueAt(v any, path []string) any {
 	for _, k := range path {
 		switch inner := v.(type) {
 		case rest.Object:
@@ -112,10 +112,10 @@ func inside(v any, path []string) any {
 	return v
 }
 
-// measures returns how thorough bad input is: the size of large values, and the
+// badInputScale returns how thorough bad input is: the size of large values, and the
 // interval between the ways to use.
-func measures() (size, stride int) {
-	if proof() {
+func badInputScale() (size, stride int) {
+	if longTests() {
 		return 64 << 10, 1
 	}
 	return 16 << 10, 11
@@ -123,22 +123,22 @@ func measures() (size, stride int) {
 
 // spoiled returns the bad bodies that come from one place in a good body, by name of
 // the defect.
-func (u *ruin) spoiled(pattern string, spot []string, turn int) map[string][]byte {
-	size, stride := measures()
+func (u *badInputServer) spoiled(pattern string, spot []string, turn int) map[string][]byte {
+	size, stride := badInputScale()
 	all := map[string][]byte{}
 	for i := range len(ways) + 2 {
 		if (i+turn)%stride != 0 {
 			continue
 		}
 		good := u.good(pattern)
-		old := inside(good, spot)
+		old := valueAt(good, spot)
 		if i < len(ways) {
-			all[ways[i].name] = spoil(good, spot, ways[i].make(old, size))
+			all[ways[i].name] = replaceValue(good, spot, ways[i].make(old, size))
 		} else if o, ok := old.(rest.Object); ok && i == len(ways) {
 			o["surprise"] = 1
 			all["with an unknown key"] = must(json.Marshal(good))(u.t)
 		} else {
-			all["left out"] = spoil(good, spot, "")
+			all["left out"] = replaceValue(good, spot, "")
 		}
 	}
 	return all
@@ -148,13 +148,13 @@ func (u *ruin) spoiled(pattern string, spot []string, turn int) map[string][]byt
 // place, lead to no server error and no change.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	var built v3.Build
 	h.want(200, "GET", "/v3/builds/"+h.guids["Build"], "", &built)
 	h.guids["Built"], h.guids["/v3/service_plans/"] = built.Package.GUID, h.plan("small").GUID
 	h.guids["Elsewhere"] = must(h.c.Registry.PutOrg(app.Org{Name: "further-away"}))(t).GUID
 	h.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
-	u := newRuin(t, h)
+	u := newBadInputServer(t, h)
 	turn, tried, refused := 0, 0, 0
 	for _, pattern := range slices.Sorted(maps.Keys(operations())) {
 		if u.schemaAt(pattern) == nil {
@@ -166,7 +166,7 @@ func TestBadBodies(t *testing.T) {
 		if why := neverGood[pattern]; got >= http.StatusBadRequest && why == "" {
 			t.Errorf("%s = %d for a good body, %v: say in goodBodies what is good", pattern, got, good)
 		}
-		for _, spot := range spots(good, nil) {
+		for _, spot := range valuePaths(good, nil) {
 			turn++
 			bad := u.spoiled(pattern, spot, turn)
 			for _, name := range slices.Sorted(maps.Keys(bad)) {
@@ -187,17 +187,17 @@ func TestBadBodies(t *testing.T) {
 // that can be called repeatedly.
 func TestBadQueries(t *testing.T) {
 	t.Parallel()
-	u := newRuin(t, newHome(t))
-	size, stride := measures()
+	u := newBadInputServer(t, newOrgServer(t))
+	size, stride := badInputScale()
 	turn := 0
 	all := operations()
 	for _, pattern := range slices.Sorted(maps.Keys(all)) {
 		o := all[pattern]
 		method, path := u.place(pattern)
-		if method != http.MethodGet && len(o.Asks) == 0 || method == http.MethodDelete {
+		if method != http.MethodGet && len(o.Params) == 0 || method == http.MethodDelete {
 			continue
 		}
-		names := append([]string{"surprise", "page[", "%", "created_ats[x]"}, o.Asks...)
+		names := append([]string{"surprise", "page[", "%", "created_ats[x]"}, o.Params...)
 		if o.Pages {
 			names = append(names, "order_by", "page", "per_page", rest.ParamCreated, rest.ParamUpdated+"[gt]")
 		}
@@ -209,7 +209,7 @@ func TestBadQueries(t *testing.T) {
 				n + "=true", n + "=!(a),b in (", n + "=" + strings.Repeat("x,", size/2), strings.Repeat(n+"=1&", size/64), name + "=1",
 				n + "=2026-01-01T00:00:00Z", n + "[]=1", n + "=%252C",
 			} {
-				endless := slices.Contains(o.Asks, "follow")
+				endless := slices.Contains(o.Params, "follow")
 				if (i+turn)%stride != 0 || endless && name == "follow" && query == "follow=true" {
 					continue
 				}
@@ -224,7 +224,7 @@ func TestBadQueries(t *testing.T) {
 }
 
 // wantNoErrors checks that the log contains no server errors.
-func (u *ruin) wantNoErrors() {
+func (u *badInputServer) wantNoErrors() {
 	u.t.Helper()
 	if logged := u.logged.String(); strings.Contains(logged, "level=ERROR") {
 		_, after, _ := strings.Cut(logged, "level=ERROR")
@@ -234,15 +234,15 @@ func (u *ruin) wantNoErrors() {
 
 // Any value at any place of a documented body leads to no server error.
 func FuzzBodies(f *testing.F) {
-	w := newWorld(f)
+	w := newTestServer(f)
 	a := w.startedApp("shop")
-	h := &home{world: w, app: a.GUID, org: app.Org{GUID: "none"}, guids: map[string]string{"Space": w.space.GUID, "Organization": w.space.Org}}
+	h := &orgServer{testServer: w, app: a.GUID, org: app.Org{GUID: "none"}, guids: map[string]string{"Space": w.space.GUID, "Organization": w.space.Org}}
 	var patterns []string
 	for pattern, o := range operations() {
 		if noun := rights[pattern].Resource.Name; h.guids[noun] == "" {
 			h.guids[noun] = a.GUID
 		}
-		if len(o.Takes) > 0 && o.Takes[0].Of != nil {
+		if len(o.Bodies) > 0 && o.Bodies[0].Of != nil {
 			patterns = append(patterns, pattern)
 		}
 	}
@@ -251,7 +251,7 @@ func FuzzBodies(f *testing.F) {
 		h.guids["/v3/"+prefix+"/"] = "none"
 	}
 	h.guids["Droplet"] = "droplet-of-" + a.GUID
-	u := newRuin(f, h)
+	u := newBadInputServer(f, h)
 	for i, way := range ways {
 		f.Add(uint16(i*13), uint16(i), way.make("x", 64))
 	}
@@ -261,9 +261,9 @@ func FuzzBodies(f *testing.F) {
 		pattern := patterns[int(which)%len(patterns)]
 		method, path := u.place(pattern)
 		good := u.good(pattern)
-		all := spots(good, nil)
+		all := valuePaths(good, nil)
 		at := all[int(spot)%len(all)]
-		u.try(pattern+", "+strings.Join(at, "."), method, path, spoil(good, at, text))
+		u.try(pattern+", "+strings.Join(at, "."), method, path, replaceValue(good, at, text))
 		u.wantNoErrors()
 	})
 }
@@ -271,8 +271,8 @@ func FuzzBodies(f *testing.F) {
 // A user with bad labels is refused before an account is created.
 func TestRefusedUserHasNoAccount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	got := w.ask("POST", "/v3/users", `{"username":"new","origin":"elsewhere","metadata":{"labels":{"a":"b c"}}}`)
+	w := newTestServer(t)
+	got := w.request("POST", "/v3/users", `{"username":"new","origin":"elsewhere","metadata":{"labels":{"a":"b c"}}}`)
 	if got.Code != http.StatusUnprocessableEntity {
 		t.Errorf("a user with bad labels = %d %s, want 422", got.Code, got.Body)
 	}
@@ -283,12 +283,12 @@ func TestRefusedUserHasNoAccount(t *testing.T) {
 
 // A resource that a user cannot see gets the same status and message as one that does
 // not exist.
-func TestNotFoundTellsNothing(t *testing.T) {
+func TestHiddenLooksLikeNotFound(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	const nowhere = "00000000-0000-4000-8000-000000000000"
 	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
-		method, path := h.request(t, pattern)
+		method, path := h.methodAndPath(t, pattern)
 		guid := ""
 		for _, known := range h.guids {
 			if strings.Contains(path, "/"+known) {
@@ -315,7 +315,7 @@ func TestNotFoundTellsNothing(t *testing.T) {
 // without a body gets only one of them.
 func bodiesFor(method string) []string {
 	all := []string{"", "{}", `{"metadata":{}}`}
-	if !proof() && (method == http.MethodGet || method == http.MethodDelete) {
+	if !longTests() && (method == http.MethodGet || method == http.MethodDelete) {
 		return all[:1]
 	}
 	return all

@@ -1,7 +1,7 @@
 package api
 
 // goodBodies holds valid bodies for endpoints whose description does not say which
-// values go together. <Noun> stands for a GUID of the test home, NEW for a new name and
+// values go together. <Noun> stands for a GUID of the test org server, NEW for a new name and
 // META for labels.
 var goodBodies = map[string]string{
 	"POST /v3/apps": `{"name":"NEW","environment_variables":{"A":"1"},"lifecycle":{"type":"buildpack","data":{"buildpacks":[],"stack":"host"}},

@@ -22,7 +22,7 @@ import (
 // The API description is valid OpenAPI 3.1, and its schemas are valid.
 func TestDescriptionIsValid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	got := w.as("", "GET", "/openapi.json", "")
 	if got.Code != http.StatusOK || got.Header().Get("Content-Type") != rest.MediaJSON {
 		t.Fatalf("GET /openapi.json = %d %s", got.Code, got.Header())
@@ -136,7 +136,7 @@ func TestOwnShapes(t *testing.T) {
 		}
 	}
 	for _, o := range operations() {
-		for _, c := range slices.Concat(append(slices.Collect(maps.Values(o.Gives)), o.Takes)...) {
+		for _, c := range slices.Concat(append(slices.Collect(maps.Values(o.Responses)), o.Bodies)...) {
 			if c.Of != nil {
 				walk(c.Of)
 			}
@@ -153,16 +153,16 @@ var validParameters = regexp.MustCompile(`Valid parameters are: '(.*)'$`)
 // in its error for an unknown parameter.
 func TestDescribedParameters(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	h.guids["/v3/stacks/"] = stack.GUID("host")
 	h.local = h.s.Local() // these requests do not match the description
 	compared := 0
 	for pattern, o := range operations() {
-		method, path := h.request(t, pattern)
+		method, path := h.methodAndPath(t, pattern)
 		if method != http.MethodGet || rights[pattern].Local {
 			continue
 		}
-		got := h.ask(method, path+"?surprise=1", "")
+		got := h.request(method, path+"?surprise=1", "")
 		var e v3.Errors
 		_ = json.Unmarshal(got.Body.Bytes(), &e) // other responses are checked below
 		if got.Code != http.StatusBadRequest || len(e.Errors) != 1 {
@@ -171,14 +171,14 @@ func TestDescribedParameters(t *testing.T) {
 			}
 			continue
 		}
-		told := validParameters.FindStringSubmatch(e.Errors[0].Detail)
-		if told == nil {
+		listed := validParameters.FindStringSubmatch(e.Errors[0].Detail)
+		if listed == nil {
 			continue
 		}
 		compared++
-		names := strings.Split(told[1], "', '")
+		names := strings.Split(listed[1], "', '")
 		own := slices.DeleteFunc(names, func(name string) bool { return name == "order_by" || slices.Contains(rest.OfLists, name) })
-		if diff := cmp.Diff(sorted(own), sorted(o.Asks)); diff != "" {
+		if diff := cmp.Diff(sorted(own), sorted(o.Params)); diff != "" {
 			t.Errorf("%s knows other parameters than are described (-known +described):\n%s", pattern, diff)
 		}
 		h.wantOrders(t, pattern, path, o)
@@ -191,12 +191,12 @@ func TestDescribedParameters(t *testing.T) {
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // wantOrders checks that a list can be ordered by exactly the documented keys.
-func (h *home) wantOrders(t *testing.T, pattern, path string, o rest.Shape) {
+func (h *orgServer) wantOrders(t *testing.T, pattern, path string, o rest.Shape) {
 	t.Helper()
 	if !o.Pages {
 		return
 	}
-	got := h.ask("GET", path+"?order_by=surprise", "")
+	got := h.request("GET", path+"?order_by=surprise", "")
 	if want := "'" + strings.Join(o.Orders, "', '") + "'"; !strings.Contains(got.Body.String(), want) {
 		t.Errorf("%s?order_by=surprise = %s, want it to say %s", pattern, got.Body, want)
 	}

@@ -20,14 +20,14 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-func (w *world) createOrg(name string) v3.Organization {
+func (w *testServer) createOrg(name string) v3.Organization {
 	w.t.Helper()
 	var o v3.Organization
 	w.want(201, "POST", "/v3/organizations", `{"name":"`+name+`","suspended":false}`, &o)
 	return o
 }
 
-func (w *world) createSpace(org, name string) v3.Space {
+func (w *testServer) createSpace(org, name string) v3.Space {
 	w.t.Helper()
 	var sp v3.Space
 	w.want(201, "POST", "/v3/spaces", `{"name":"`+name+`","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`, &sp)
@@ -35,16 +35,16 @@ func (w *world) createSpace(org, name string) v3.Space {
 }
 
 // askAs sends a request with a token, or over the socket if the token is empty.
-func (w *world) askAs(token, method, path, body string) *httptest.ResponseRecorder {
+func (w *testServer) askAs(token, method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	if token == "" {
-		return w.ask(method, path, body)
+		return w.request(method, path, body)
 	}
 	return w.as(token, method, path, body)
 }
 
 // names returns the names in a list, as the user of the token sees it.
-func (w *world) names(token, path string) []string {
+func (w *testServer) names(token, path string) []string {
 	w.t.Helper()
 	got := w.askAs(token, "GET", path, "")
 	if got.Code != http.StatusOK {
@@ -67,7 +67,7 @@ func (w *world) names(token, path string) []string {
 	return names
 }
 
-func (w *world) wantNames(token, path string, want ...string) {
+func (w *testServer) wantNames(token, path string, want ...string) {
 	w.t.Helper()
 	if diff := cmp.Diff(w.names(token, path), append([]string{}, want...)); diff != "" {
 		w.t.Errorf("GET %s (-got +want):\n%s", path, diff)
@@ -76,7 +76,7 @@ func (w *world) wantNames(token, path string, want ...string) {
 
 // refused checks that a request such as GET /v3/apps gets a status and a text, such as
 // 404 App not found.
-func (w *world) refused(token, request, body, want string) {
+func (w *testServer) refused(token, request, body, want string) {
 	w.t.Helper()
 	method, path, _ := strings.Cut(request, " ")
 	status, detail, _ := strings.Cut(want, " ")
@@ -91,7 +91,7 @@ func (w *world) refused(token, request, body, want string) {
 
 func TestOrgs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o := w.createOrg("shop")
 	w.createOrg("bank")
 	w.refused("", "POST /v3/organizations", `{"name":"shop"}`, "422 Organization 'shop' already exists.")
@@ -118,12 +118,12 @@ func TestOrgs(t *testing.T) {
 	w.wantNames("", "/v3/organizations?guids="+o.GUID, "stores")
 	w.wantNames("", "/v3/organizations?label_selector=tier%3Dgold", "stores")
 	w.wantNames("", "/v3/organizations?label_selector=!tier&order_by=name", "bank", "local")
-	golden(t, "organization", w.ask("GET", "/v3/organizations/"+o.GUID, "").Body.Bytes())
-	golden(t, "organization-quota", w.ask("GET", "/v3/organizations/"+o.GUID+"/relationships/quota", "").Body.Bytes())
+	golden(t, "organization", w.request("GET", "/v3/organizations/"+o.GUID, "").Body.Bytes())
+	golden(t, "organization-quota", w.request("GET", "/v3/organizations/"+o.GUID+"/relationships/quota", "").Body.Bytes())
 	wantEvents(t, w, o.GUID, "audit.organization.create", "audit.organization.update")
 }
 
-func wantEvents(t *testing.T, w *world, target string, want ...string) {
+func wantEvents(t *testing.T, w *testServer, target string, want ...string) {
 	t.Helper()
 	var es v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+target, "", &es)
@@ -136,7 +136,7 @@ func wantEvents(t *testing.T, w *world, target string, want ...string) {
 // their org.
 func TestUserCreatesOrg(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.user("ann")
 	ann := w.login("ann")
 	w.refused(ann, "POST /v3/organizations", `{"name":"anns"}`, "403 You are not authorized")
@@ -156,7 +156,7 @@ func TestUserCreatesOrg(t *testing.T) {
 
 func TestSpacesOfOrg(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o := w.createOrg("shop")
 	sp := w.createSpace(o.GUID, "test")
 	body := func(org, name string) string {
@@ -176,15 +176,15 @@ func TestSpacesOfOrg(t *testing.T) {
 	w.wantNames("", "/v3/spaces?organization_guids="+o.GUID+"&order_by=name", "prod", "stage")
 	w.wantNames("", "/v3/spaces?names=stage", "stage")
 	w.wantNames("", "/v3/spaces?label_selector=a", "stage")
-	golden(t, "space", w.ask("GET", "/v3/spaces/"+sp.GUID+"?include=organization", "").Body.Bytes())
-	golden(t, "spaces-with-orgs", w.ask("GET", "/v3/spaces?include=org&names=stage,prod", "").Body.Bytes())
-	golden(t, "isolation-segment", w.ask("GET", "/v3/spaces/"+sp.GUID+"/relationships/isolation_segment", "").Body.Bytes())
+	golden(t, "space", w.request("GET", "/v3/spaces/"+sp.GUID+"?include=organization", "").Body.Bytes())
+	golden(t, "spaces-with-orgs", w.request("GET", "/v3/spaces?include=org&names=stage,prod", "").Body.Bytes())
+	golden(t, "isolation-segment", w.request("GET", "/v3/spaces/"+sp.GUID+"/relationships/isolation_segment", "").Body.Bytes())
 	wantEvents(t, w, sp.GUID, "audit.space.create", "audit.space.update")
 }
 
 func TestSpaceFeatures(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	path := "/v3/spaces/" + w.space.GUID + "/features"
 	var f v3.SpaceFeature
 	w.want(200, "GET", path+"/ssh", "", &f)
@@ -206,7 +206,7 @@ func TestSpaceFeatures(t *testing.T) {
 // it changes nothing, so a restarted daemon can continue.
 func TestDeleteOrg(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o := w.createOrg("shop")
 	sp := w.createSpace(o.GUID, "test")
 	w.space = must(w.c.Registry.Space(sp.GUID))(t)
@@ -253,7 +253,7 @@ func TestDeleteOrg(t *testing.T) {
 
 func TestDeleteSpace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("front")
 	other := w.createSpace(w.space.Org, "other")
 	w.grant(w.user("ann"), auth.SpaceDeveloper, w.space.GUID)
@@ -270,9 +270,9 @@ func TestDeleteSpace(t *testing.T) {
 }
 
 // Users see the orgs and spaces of their roles; managers of an org see all its spaces.
-func TestSight(t *testing.T) {
+func TestOrgAndSpaceVisibility(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	o := w.createOrg("shop")
 	a, b := w.createSpace(o.GUID, "a"), w.createSpace(o.GUID, "b")
 	for _, tt := range []struct {

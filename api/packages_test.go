@@ -56,21 +56,21 @@ func zipped(t testing.TB, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-func (w *world) createPackage(appGUID string) v3.Package {
+func (w *testServer) createPackage(appGUID string) v3.Package {
 	w.t.Helper()
 	var p v3.Package
 	w.want(201, "POST", "/v3/packages", `{"type":"bits","relationships":{"app":{"data":{"guid":"`+appGUID+`"}}}}`, &p)
 	return p
 }
 
-func (w *world) upload(pkg string, body []byte, contentType string) *httptest.ResponseRecorder {
+func (w *testServer) upload(pkg string, body []byte, contentType string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	r := httptest.NewRequest("POST", "/v3/packages/"+pkg+"/upload", bytes.NewReader(body))
 	r.Header.Set("Content-Type", contentType)
 	return w.send(r)
 }
 
-func (w *world) wantNoUploads() {
+func (w *testServer) wantNoUploads() {
 	w.t.Helper()
 	if left := must(os.ReadDir(w.c.UploadDir))(w.t); len(left) != 0 {
 		w.t.Errorf("uploads leave files behind: %v", left)
@@ -81,7 +81,7 @@ func (w *world) wantNoUploads() {
 // sends and stages nothing.
 func TestPush(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	p := w.createPackage(a.GUID)
 	if p.State != v3.PackageAwaitingUpload {
@@ -90,11 +90,11 @@ func TestPush(t *testing.T) {
 	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: ./serve\nworker: ./work\n", "serve": "#!/bin/sh\n"}))
 	got := w.upload(p.GUID, body, kind)
 	golden(t, "package", got.Body.Bytes())
-	golden(t, "package", w.ask("GET", "/v3/packages/"+p.GUID, "").Body.Bytes())
+	golden(t, "package", w.request("GET", "/v3/packages/"+p.GUID, "").Body.Bytes())
 	wantError(t, w.upload(p.GUID, body, kind), "CF-PackageBitsAlreadyUploaded", "Bits may be uploaded only once.")
 
 	first := w.stage(p.GUID)
-	golden(t, "build", w.ask("GET", "/v3/builds/"+first.GUID, "").Body.Bytes())
+	golden(t, "build", w.request("GET", "/v3/builds/"+first.GUID, "").Body.Bytes())
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", `{"data":{"guid":"`+first.Droplet.GUID+`"}}`, nil)
 	var droplets v3.List[v3.Droplet]
 	w.want(200, "GET", "/v3/packages/"+p.GUID+"/droplets?page=1&per_page=1&states=STAGED", "", &droplets)
@@ -105,7 +105,7 @@ func TestPush(t *testing.T) {
 	sum := sha1.Sum([]byte("#!/bin/sh\n"))
 	known := fmt.Sprintf(`{"path":"serve","mode":"755","checksum":{"value":"%s"},"size_in_bytes":10}`, hex.EncodeToString(sum[:]))
 	unknown := `{"path":"other","mode":"644","checksum":{"value":"` + strings.Repeat("0", 40) + `"},"size_in_bytes":3}`
-	golden(t, "resource-matches", w.ask("POST", "/v3/resource_matches", `{"resources":[`+known+`,`+unknown+`]}`).Body.Bytes())
+	golden(t, "resource-matches", w.request("POST", "/v3/resource_matches", `{"resources":[`+known+`,`+unknown+`]}`).Body.Bytes())
 
 	again := w.createPackage(a.GUID)
 	procfile := sha1.Sum([]byte("web: ./serve\nworker: ./work\n"))
@@ -134,7 +134,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-func (w *world) wantPackages(appGUID, newest, oldest string) {
+func (w *testServer) wantPackages(appGUID, newest, oldest string) {
 	w.t.Helper()
 	for query, want := range map[string][]string{
 		"/v3/apps/" + appGUID + "/packages?order_by=-created_at&page=1&per_page=1&states=READY":      {newest},
@@ -158,7 +158,7 @@ func (w *world) wantPackages(appGUID, newest, oldest string) {
 }
 
 // stage creates a build of a package and waits for it.
-func (w *world) stage(pkg string) v3.Build {
+func (w *testServer) stage(pkg string) v3.Build {
 	w.t.Helper()
 	var b v3.Build
 	w.want(201, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`, &b)
@@ -175,7 +175,7 @@ func (w *world) stage(pkg string) v3.Build {
 // An invalid or incomplete upload is refused with a reason and leaves no files.
 func TestBadUploads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	good, kind := form(t, "[]", zipped(t, map[string]string{"serve": strings.Repeat("x", 2000)}))
 	slip, slipKind := form(t, "[]", zipped(t, map[string]string{"../../etc/passwd": "root"}))
@@ -231,7 +231,7 @@ func TestBadUploads(t *testing.T) {
 }
 
 func FuzzUpload(f *testing.F) {
-	w := newWorld(f)
+	w := newTestServer(f)
 	a := w.createApp("shop")
 	body, kind := form(f, "[]", zipped(f, map[string]string{"serve": "x"}))
 	f.Add(body, kind)

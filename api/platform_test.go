@@ -34,7 +34,7 @@ import (
 type wholePlatform struct {
 	t        testing.TB
 	c        Config
-	door     http.Handler
+	listener http.Handler
 	sup      *supervisor.Supervisor
 	fake     *runtimetest.Fake
 	broker   *fakeBroker
@@ -55,11 +55,11 @@ func newPlatform(t testing.TB) *wholePlatform {
 	stacks := func(string) (stack.Stack, error) { return stack.Stack{Name: "host"}, nil }
 	lines := appLogs{stored}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
-		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
+		Stacks: stacks, Logger: log, Say: lines.stage, StackStore: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	p := &wholePlatform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(supervisor.New(supervisor.Config{
-		Engine: standIns{p.fake}, Registry: reg, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
+		Engine: fakeStarts{p.fake}, Registry: reg, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)
 	reg.Listen(p.sup.Sync)
@@ -74,11 +74,11 @@ func newPlatform(t testing.TB) *wholePlatform {
 	}
 	p.broker = newFakeBroker()
 	p.c.Services = marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
-	if err := p.c.Services.Offer(t.Context()); err != nil {
+	if err := p.c.Services.LoadBuiltinCatalog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.door = must(New(p.c))(t).Handler()
-	w := &world{t: t}
+	p.listener = must(New(p.c))(t).Handler()
+	w := &testServer{t: t}
 	for _, loop := range []func(context.Context) error{p.c.Jobs.Run, builds.Run, p.sup.Run, p.c.Services.Run} {
 		w.run(loop)
 	}
@@ -93,11 +93,11 @@ func (databases) Catalog(ctx context.Context) ([]services.CatalogOffering, error
 	return new(builtin.Broker).Catalog(ctx)
 }
 
-// standIns starts apps although their files are fakes. A program of the app keeps
+// fakeStarts starts apps although their files are fakes. A program of the app keeps
 // running, and a shell command does what it says.
-type standIns struct{ *runtimetest.Fake }
+type fakeStarts struct{ *runtimetest.Fake }
 
-func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+func (e fakeStarts) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	s.Image = ""
 	s.Processes = slices.Clone(s.Processes)
 	for i := range s.Processes {
@@ -153,7 +153,7 @@ func (l appLogs) stage(guid, line string) {
 func (p *wholePlatform) send(r *http.Request) *httptest.ResponseRecorder {
 	r.RemoteAddr, r.Host = "127.0.0.1:4711", strings.TrimPrefix(publicURL, "http://")
 	out := httptest.NewRecorder()
-	p.door.ServeHTTP(out, r)
+	p.listener.ServeHTTP(out, r)
 	return out
 }
 
@@ -176,30 +176,30 @@ func (p *wholePlatform) grant(client *url.Userinfo, form url.Values) (status int
 }
 
 // login returns a visit with the token of a user.
-func (p *wholePlatform) login(name, password string) *visit {
+func (p *wholePlatform) login(name, password string) *tokenClient {
 	p.t.Helper()
 	status, answer := p.grant(url.UserPassword("cf", ""), url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}})
 	token, _ := answer["access_token"].(string)
 	if status != http.StatusOK || token == "" {
 		p.t.Fatalf("login of %s: %d %v", name, status, answer)
 	}
-	return &visit{p: p, token: token}
+	return &tokenClient{p: p, token: token}
 }
 
-func (p *wholePlatform) admin() *visit {
+func (p *wholePlatform) admin() *tokenClient {
 	p.t.Helper()
-	return &visit{p: p, token: must(p.c.Auth.UserToken(auth.AdminName))(p.t)}
+	return &tokenClient{p: p, token: must(p.c.Auth.UserToken(auth.AdminName))(p.t)}
 }
 
-// visit sends requests with a token.
-type visit struct {
+// tokenClient sends requests with a token.
+type tokenClient struct {
 	p     *wholePlatform
 	token string
 }
 
-// ask sends a request as the client does: with a content type, even if there is no
+// request sends a request as the client does: with a content type, even if there is no
 // body.
-func (v *visit) ask(method, path, body string) *httptest.ResponseRecorder {
+func (v *tokenClient) request(method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	if strings.HasPrefix(body, "applications:") {
@@ -211,9 +211,9 @@ func (v *visit) ask(method, path, body string) *httptest.ResponseRecorder {
 }
 
 // want sends a request, checks its status and decodes the response.
-func (v *visit) want(status int, method, path, body string) (answer map[string]any, header http.Header) {
+func (v *tokenClient) want(status int, method, path, body string) (answer map[string]any, header http.Header) {
 	v.p.t.Helper()
-	got := v.ask(method, path, body)
+	got := v.request(method, path, body)
 	if got.Code != status {
 		v.p.t.Fatalf("%s %s = %d %s, want %d", method, path, got.Code, got.Body, status)
 	}
@@ -226,7 +226,7 @@ func (v *visit) want(status int, method, path, body string) (answer map[string]a
 }
 
 // get sends a GET request and decodes the response.
-func (v *visit) get(path string) map[string]any {
+func (v *tokenClient) get(path string) map[string]any {
 	v.p.t.Helper()
 	answer, _ := v.want(http.StatusOK, http.MethodGet, path, "")
 	return answer

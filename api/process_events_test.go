@@ -15,7 +15,7 @@ import (
 )
 
 // events returns all recorded events, and checks that they contain no secrets.
-func (h *home) events(t *testing.T, secrets ...string) []v3.Event {
+func (h *orgServer) events(t *testing.T, secrets ...string) []v3.Event {
 	t.Helper()
 	var page v3.List[v3.Event]
 	h.want(200, "GET", "/v3/audit_events?per_page=5000", "", &page)
@@ -42,7 +42,7 @@ func dataOf(all []v3.Event, kind, target string) (out []map[string]any) {
 // The actor is the user who requested them, even if a job does the work.
 func TestEventsOfWholeLife(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	who := h.user("doer", auth.ScopeAdmin)
 	h.act(t, "doer")
 	at := access.Place{Org: h.org.GUID, Space: h.space.GUID}
@@ -65,7 +65,7 @@ func TestEventsOfWholeLife(t *testing.T) {
 		"build.staged": "buildpacks.name", "droplet.create": "package_guid", "environment.show": "", "environment_variables.show": "", "package.create": "request.type",
 		"stop": "reason", "unmap-route": "route_guid", "process.delete": "process_guid", "package.delete": "package_guid", "droplet.delete": "droplet_guid",
 	} {
-		h.wantTold(t, told{kind: "app." + kind, target: "app", guid: a.GUID, place: at, data: data}, who, all)
+		h.wantTold(t, wantedEvent{kind: "app." + kind, target: "app", guid: a.GUID, place: at, data: data}, who, all)
 	}
 	var types []string
 	for _, data := range dataOf(all, "audit.app.process.create", a.GUID) {
@@ -85,7 +85,7 @@ func TestEventsOfWholeLife(t *testing.T) {
 // the actor.
 func TestEventsOfOrgDeletion(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	who := h.user("doer", auth.ScopeAdmin)
 	h.act(t, "doer")
 	o := h.do("POST", "/v3/organizations", `{"name":"firm"}`)
@@ -94,7 +94,7 @@ func TestEventsOfOrgDeletion(t *testing.T) {
 	h.createPackage(a)
 	h.do("DELETE", "/v3/organizations/"+o, "")
 	all := h.events(t)
-	for _, want := range []told{
+	for _, want := range []wantedEvent{
 		{kind: "organization.delete-request", target: "organization", guid: o, place: access.Place{Org: o}},
 		{kind: "space.delete-request", target: "space", guid: sp, place: access.Place{Org: o, Space: sp}},
 		{kind: "app.delete-request", target: "app", guid: a, place: access.Place{Org: o, Space: sp}},
@@ -109,11 +109,11 @@ func TestEventsOfOrgDeletion(t *testing.T) {
 // message, until they stop using it.
 func TestOrgWithSharedDomainStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	owner, friend := w.createOrg("owner"), w.createOrg("friend")
 	d := w.createDomain("owned.example", owner.GUID)
 	w.want(200, "POST", "/v3/domains/"+d.GUID+"/relationships/shared_organizations", `{"data":[{"guid":"`+friend.GUID+`"}]}`, nil)
-	got := w.ask("DELETE", "/v3/organizations/"+owner.GUID, "")
+	got := w.request("DELETE", "/v3/organizations/"+owner.GUID, "")
 	j := w.finish(got.Header())
 	want := "Deletion of organization owner failed because one or more resources within could not be deleted.\n\n" +
 		"Domain 'owned.example' is shared with other organizations. Unshare before deleting."
@@ -122,7 +122,7 @@ func TestOrgWithSharedDomainStays(t *testing.T) {
 	}
 	w.want(200, "GET", "/v3/organizations/"+owner.GUID, "", nil)
 	w.want(204, "DELETE", "/v3/domains/"+d.GUID+"/relationships/shared_organizations/"+friend.GUID, "", nil)
-	if j := w.finish(w.ask("DELETE", "/v3/organizations/"+owner.GUID, "").Header()); j.State != v3.JobComplete {
+	if j := w.finish(w.request("DELETE", "/v3/organizations/"+owner.GUID, "").Header()); j.State != v3.JobComplete {
 		t.Errorf("job = %+v, want it done", j)
 	}
 }
@@ -131,21 +131,21 @@ func TestOrgWithSharedDomainStays(t *testing.T) {
 // lost a plan.
 func TestEventsOfServiceReaders(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	who := h.user("doer", auth.ScopeAdmin)
 	h.act(t, "doer")
 	at := access.Place{Org: h.org.GUID, Space: h.space.GUID}
 	ups := h.do("POST", "/v3/service_instances", h.provided("own", `,"credentials":{"password":"sesame"}`))
-	h.ask("GET", "/v3/service_instances/"+ups+"/credentials", "")
+	h.request("GET", "/v3/service_instances/"+ups+"/credentials", "")
 	h.do("POST", "/v3/service_credential_bindings", boundTo(ups, h.app, ""))
 	b := h.bindings(ups)[0].GUID
 	h.do("PATCH", "/v3/service_credential_bindings/"+b, `{"metadata":{"labels":{"tier":"front"}}}`)
-	h.ask("GET", "/v3/service_credential_bindings/"+b+"/details", "")
+	h.request("GET", "/v3/service_credential_bindings/"+b+"/details", "")
 	plan := h.plan("small").GUID
 	h.do("PATCH", "/v3/service_plans/"+plan+"/visibility", `{"type":"organization","organizations":[{"guid":"`+h.org.GUID+`"}]}`)
 	h.do("DELETE", "/v3/service_plans/"+plan+"/visibility/"+h.org.GUID, "")
 	all := h.events(t, "sesame")
-	for _, want := range []told{
+	for _, want := range []wantedEvent{
 		{kind: "user_provided_service_instance.show", target: "user_provided_service_instance", guid: ups, place: at},
 		{kind: "service_binding.update", target: "service_binding", guid: b, place: at, data: "request.metadata.labels.tier"},
 		{kind: "service_binding.show", target: "service_binding", guid: b, place: at, data: "request.app_guid"},
@@ -159,21 +159,21 @@ func TestEventsOfServiceReaders(t *testing.T) {
 // a manifest. Other processes can, and after the deployment all can.
 func TestNoChangeWhileDeploying(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	path := "/v3/apps/" + a.GUID + "/processes/"
 	apply := func(text string) v3.Job {
 		t.Helper()
-		return w.finish(w.ask("POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", "applications: [{name: shop, "+text+"}]").Header())
+		return w.finish(w.request("POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", "applications: [{name: shop, "+text+"}]").Header())
 	}
 	if j := apply("processes: [{type: worker, instances: 0}]"); j.State != v3.JobComplete {
 		t.Fatalf("job = %+v, want the app to have a worker", j)
 	}
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running})
 	d := w.deployApp(a.GUID, "")
-	wantError(t, w.ask("POST", path+"web/actions/scale", `{"instances":2}`), "CF-UnprocessableEntity", platform.NoScaleNow)
-	wantError(t, w.ask("POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"memory_in_mb":64}`), "CF-UnprocessableEntity", platform.NoScaleNow)
-	wantError(t, w.ask("PATCH", path+"web", `{"command":"x"}`), "CF-UnprocessableEntity", platform.NoUpdateNow)
+	wantError(t, w.request("POST", path+"web/actions/scale", `{"instances":2}`), "CF-UnprocessableEntity", platform.NoScaleNow)
+	wantError(t, w.request("POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"memory_in_mb":64}`), "CF-UnprocessableEntity", platform.NoScaleNow)
+	wantError(t, w.request("PATCH", path+"web", `{"command":"x"}`), "CF-UnprocessableEntity", platform.NoUpdateNow)
 	w.want(202, "POST", path+"worker/actions/scale", `{"instances":2}`, nil)
 	for text, want := range map[string]string{
 		"memory: 64M": platform.NoScaleNow, "instances: 3, command: x": platform.NoUpdateNow, "processes: [{type: web, timeout: 30}]": platform.NoUpdateNow,
@@ -198,7 +198,7 @@ func TestNoChangeWhileDeploying(t *testing.T) {
 // These feature flags apply to administrators as well.
 func TestFlagsForAll(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	h.act(t, "admin")
 	other := must(h.c.Registry.PutSpace(app.Space{Name: "guest", Org: h.org.GUID}))(t)
 	ups := h.do("POST", "/v3/service_instances", h.provided("own", ""))
@@ -214,9 +214,9 @@ func TestFlagsForAll(t *testing.T) {
 		{app.FlagSpaceBrokers, "POST", "/v3/service_brokers", `{"name":"x","url":"https://x.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}},"relationships":{"space":{"data":{"guid":"` + h.space.GUID + `"}}}}`},
 	} {
 		h.want(200, "PATCH", "/v3/feature_flags/"+c.flag, `{"enabled":false}`, nil)
-		wantError(t, h.ask(c.method, c.path, c.body), "CF-FeatureDisabled", "Feature Disabled: "+c.flag)
+		wantError(t, h.request(c.method, c.path, c.body), "CF-FeatureDisabled", "Feature Disabled: "+c.flag)
 		h.want(200, "PATCH", "/v3/feature_flags/"+c.flag, `{"enabled":true}`, nil)
-		if got := h.ask(c.method, c.path, c.body); strings.Contains(got.Body.String(), "Disabled") {
+		if got := h.request(c.method, c.path, c.body); strings.Contains(got.Body.String(), "Disabled") {
 			t.Errorf("%s is on and refused: %s", c.flag, got.Body)
 		}
 	}

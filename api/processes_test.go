@@ -25,18 +25,18 @@ var (
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, map[string]string{"worker": "work"})
 	path := "/v3/processes/" + a.GUID
-	golden(t, "process", w.ask("GET", path, "").Body.Bytes())
-	golden(t, "process", w.ask("GET", "/v3/apps/"+a.GUID+"/processes/web", "").Body.Bytes())
-	golden(t, "process-updated", w.ask("PATCH", path,
+	golden(t, "process", w.request("GET", path, "").Body.Bytes())
+	golden(t, "process", w.request("GET", "/v3/apps/"+a.GUID+"/processes/web", "").Body.Bytes())
+	golden(t, "process-updated", w.request("PATCH", path,
 		`{"command":"serve","health_check":{"type":"http","data":{"endpoint":"/health","timeout":"90","invocation_timeout":5,"interval":7}},
 		  "readiness_health_check":{"type":"port"}}`).Body.Bytes())
-	golden(t, "process-reset", w.ask("PATCH", path, `{"command":null,"health_check":{"type":"port","data":{"timeout":null}}}`).Body.Bytes())
+	golden(t, "process-reset", w.request("PATCH", path, `{"command":null,"health_check":{"type":"port","data":{"timeout":null}}}`).Body.Bytes())
 
-	scaled := w.ask("POST", "/v3/apps/"+a.GUID+"/processes/web/actions/scale", `{"instances":"2","memory_in_mb":"512","disk_in_mb":256}`)
+	scaled := w.request("POST", "/v3/apps/"+a.GUID+"/processes/web/actions/scale", `{"instances":"2","memory_in_mb":"512","disk_in_mb":256}`)
 	if scaled.Code != http.StatusAccepted {
 		t.Errorf("scale = %d %s, want 202", scaled.Code, scaled.Body)
 	}
@@ -75,7 +75,7 @@ func TestProcess(t *testing.T) {
 // Clients read an empty list as "nothing to wait for".
 func TestStats(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	path := "/v3/processes/" + a.GUID + "/stats"
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":4}`, nil)
@@ -99,7 +99,7 @@ func TestStats(t *testing.T) {
 		runtime.Status{State: runtime.Down, Since: since, Details: "no addresses are left"},
 		runtime.Status{State: runtime.Stopping, Since: since, Version: version}, // more than the desired number
 	)
-	got := regexpUptime.ReplaceAll(w.ask("GET", path, "").Body.Bytes(), []byte(`"uptime":60`))
+	got := regexpUptime.ReplaceAll(w.request("GET", path, "").Body.Bytes(), []byte(`"uptime":60`))
 	golden(t, "stats", got)
 	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/stop", "", nil)
 	var down v3.Stats
@@ -124,7 +124,7 @@ func states(s v3.Stats) string {
 
 func TestRestartInstance(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running}, runtime.Status{State: runtime.Running})
 	w.want(204, "DELETE", "/v3/processes/"+a.GUID+"/instances/1", "", nil)
@@ -138,7 +138,7 @@ func TestRestartInstance(t *testing.T) {
 	}
 }
 
-func crashAt(w *world, a v3.App, index int, at time.Time) runtime.ExitRecord {
+func crashAt(w *testServer, a v3.App, index int, at time.Time) runtime.ExitRecord {
 	w.t.Helper()
 	first := runtime.Exit{
 		Exec: "sidecar-0", Name: "config server", Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Code: 137, Cause: runtime.CauseExited,
@@ -157,7 +157,7 @@ func crashAt(w *world, a v3.App, index int, at time.Time) runtime.ExitRecord {
 // crashes with all details.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	at := time.Now().Add(time.Hour).UTC() // later than the other events of the test
 	crashAt(w, a, 0, at)
@@ -176,12 +176,12 @@ func TestCrash(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
-	if got, again := w.ask("GET", path, "").Body.String(), w.ask("GET", path, "").Body.String(); got != again {
+	if got, again := w.request("GET", path, "").Body.String(), w.request("GET", path, "").Body.String(); got != again {
 		t.Error("a crash has other guids each time")
 	}
 	stamp := regexp.MustCompile(`"crash_timestamp":\d+`)
-	golden(t, "event-crash", stamp.ReplaceAll(w.ask("GET", path+"&types=app.crash&per_page=1", "").Body.Bytes(), []byte(`"crash_timestamp":0`)))
-	golden(t, "event-process-crash", stamp.ReplaceAll(w.ask("GET", path+"&types=audit.app.process.crash&per_page=1", "").Body.Bytes(), []byte(`"crash_timestamp":0`)))
+	golden(t, "event-crash", stamp.ReplaceAll(w.request("GET", path+"&types=app.crash&per_page=1", "").Body.Bytes(), []byte(`"crash_timestamp":0`)))
+	golden(t, "event-process-crash", stamp.ReplaceAll(w.request("GET", path+"&types=audit.app.process.crash&per_page=1", "").Body.Bytes(), []byte(`"crash_timestamp":0`)))
 	for query, want := range map[string]int{
 		"types=app.crash": 2, "types=app.crash&target_guids=x": 0, "types=app.crash&space_guids=x": 0,
 		"types=app.crash&organization_guids=" + w.space.Org: 2, "types=audit.app.start&space_guids=" + w.space.GUID: 1,
@@ -190,8 +190,8 @@ func TestCrash(t *testing.T) {
 			t.Errorf("?%s = %d events, want %d", query, len(events.Resources), want)
 		}
 	}
-	golden(t, "crashes", w.ask("GET", "/dew/v1/apps/"+a.GUID+"/crashes", "").Body.Bytes())
-	if got := w.ask("GET", "/dew/v1/apps/"+w.createApp("calm").GUID+"/crashes", "").Body.String(); !strings.HasSuffix(strings.TrimSpace(got), `"crashes":[]}`) {
+	golden(t, "crashes", w.request("GET", "/dew/v1/apps/"+a.GUID+"/crashes", "").Body.Bytes())
+	if got := w.request("GET", "/dew/v1/apps/"+w.createApp("calm").GUID+"/crashes", "").Body.String(); !strings.HasSuffix(strings.TrimSpace(got), `"crashes":[]}`) {
 		t.Errorf("crashes of an app without any = %s", got)
 	}
 }
@@ -200,7 +200,7 @@ func TestCrash(t *testing.T) {
 // crashes.
 func TestCrashPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	at := time.Now().UTC()
 	for i := range 7 {
@@ -250,7 +250,7 @@ func TestCrashPages(t *testing.T) {
 
 func TestKill(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	path := "/dew/v1/processes/" + a.GUID + "/kill"
 	for _, body := range []string{
@@ -263,31 +263,31 @@ func TestKill(t *testing.T) {
 		t.Errorf("signals differ (-got +want):\n%s", diff)
 	}
 	w.fake.err = runtime.ErrNoInstance
-	got := w.ask("POST", path, `{"sidecar":"x"}`)
+	got := w.request("POST", path, `{"sidecar":"x"}`)
 	if got.Code != http.StatusNotFound {
 		t.Errorf("status = %d, want 404", got.Code)
 	}
 	w.fake.err = runtime.ErrUnavailable
-	if got := w.ask("POST", path, `{}`); got.Code != http.StatusServiceUnavailable {
+	if got := w.request("POST", path, `{}`); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("status = %d, want 503", got.Code)
 	}
 }
 
 func TestStatusAndShutdown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	w.createApp("idle")
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":3}`, nil)
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running}, runtime.Status{State: runtime.Crashed}, runtime.Status{State: runtime.Starting})
-	golden(t, "status", w.ask("GET", "/dew/v1/status", "").Body.Bytes())
+	golden(t, "status", w.request("GET", "/dew/v1/status", "").Body.Bytes())
 	w.want(202, "POST", "/dew/v1/shutdown", `{"apps":true}`, nil)
 	w.want(202, "POST", "/dew/v1/shutdown", `{}`, nil)
 	if diff := cmp.Diff(w.shutdown, []bool{true, false}); diff != "" {
 		t.Errorf("shutdowns differ (-got +want):\n%s", diff)
 	}
 	w.s.daemon.Shutdown = nil
-	wantError(t, w.ask("POST", "/dew/v1/shutdown", `{}`), "CF-UnprocessableEntity", "Stop its process.")
+	wantError(t, w.request("POST", "/dew/v1/shutdown", `{}`), "CF-UnprocessableEntity", "Stop its process.")
 }
 
 func TestCrashEventsAreJSON(t *testing.T) {

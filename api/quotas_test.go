@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-func (w *world) orgQuotaWith(name, limits string) v3.Quota {
+func (w *testServer) orgQuotaWith(name, limits string) v3.Quota {
 	w.t.Helper()
 	var q v3.Quota
 	w.want(201, "POST", "/v3/organization_quotas", `{"name":"`+name+`",`+limits+`}`, &q)
@@ -19,15 +19,15 @@ func (w *world) orgQuotaWith(name, limits string) v3.Quota {
 
 func TestOrgQuotas(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	got := w.ask("POST", "/v3/organization_quotas", `{"name":"small","apps":{"total_memory_in_mb":512,"per_process_memory_in_mb":null},
+	w := newTestServer(t)
+	got := w.request("POST", "/v3/organization_quotas", `{"name":"small","apps":{"total_memory_in_mb":512,"per_process_memory_in_mb":null},
 		"services":{"paid_services_allowed":false},"routes":{"total_routes":4},"domains":{"total_domains":2}}`)
 	golden(t, "organization-quota-created", got.Body.Bytes())
 	var q v3.Quota
 	decodeInto(t, got, &q)
-	wantError(t, w.ask("POST", "/v3/organization_quotas", `{"name":"small"}`), "CF-UnprocessableEntity", "Organization Quota 'small' already exists.")
-	wantError(t, w.ask("POST", "/v3/organization_quotas", `{"name":"x","apps":{"total_instances":-1}}`), "CF-UnprocessableEntity", "apps.total_instances: must be 0 or more")
-	wantError(t, w.ask("POST", "/v3/organization_quotas", `{}`), "CF-UnprocessableEntity", "name: must not be empty")
+	wantError(t, w.request("POST", "/v3/organization_quotas", `{"name":"small"}`), "CF-UnprocessableEntity", "Organization Quota 'small' already exists.")
+	wantError(t, w.request("POST", "/v3/organization_quotas", `{"name":"x","apps":{"total_instances":-1}}`), "CF-UnprocessableEntity", "apps.total_instances: must be 0 or more")
+	wantError(t, w.request("POST", "/v3/organization_quotas", `{}`), "CF-UnprocessableEntity", "name: must not be empty")
 	at := "/v3/organization_quotas/" + q.GUID
 	w.want(200, "PATCH", at, `{"name":"","apps":{"total_memory_in_mb":null,"total_instances":3}}`, &q)
 	if q.Name != "small" || q.Apps.TotalMemory != nil || *q.Apps.TotalInstances != 3 || *q.Routes.TotalRoutes != 4 || q.Services.PaidServicesAllowed {
@@ -45,12 +45,12 @@ func TestOrgQuotas(t *testing.T) {
 	if o.Relationships.Quota.ID() != q.GUID || len(page.Resources) != 1 || page.Resources[0].GUID != q.GUID {
 		t.Errorf("org has %s, the list %+v", o.Relationships.Quota.ID(), page.Resources)
 	}
-	wantError(t, w.ask("POST", at+"/relationships/organizations", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "do not exist, or you do not have access to them")
+	wantError(t, w.request("POST", at+"/relationships/organizations", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "do not exist, or you do not have access to them")
 	for _, method := range []string{"PATCH", "DELETE"} {
-		wantError(t, w.ask(method, "/v3/organization_quotas/"+app.Unlimited().GUID, `{"name":"x"}`), "CF-UnprocessableEntity", "is built in")
+		wantError(t, w.request(method, "/v3/organization_quotas/"+app.Unlimited().GUID, `{"name":"x"}`), "CF-UnprocessableEntity", "is built in")
 	}
 	w.complete(w.want(202, "DELETE", at, "", nil))
-	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Organization quota not found")
+	wantError(t, w.request("GET", at, ""), "CF-ResourceNotFound", "Organization quota not found")
 	w.want(200, "GET", "/v3/organizations/"+w.space.Org, "", &o)
 	if o.Relationships.Quota.ID() != app.Unlimited().GUID {
 		t.Errorf("after its quota was deleted the org has %s", o.Relationships.Quota.ID())
@@ -59,17 +59,17 @@ func TestOrgQuotas(t *testing.T) {
 
 func TestSpaceQuotas(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	body := func(org string) string {
 		return `{"name":"tight","apps":{"total_instances":1},"relationships":{"organization":{"data":{"guid":"` + org + `"}},"spaces":{"data":[{"guid":"` + w.space.GUID + `"}]}}}`
 	}
-	got := w.ask("POST", "/v3/space_quotas", body(w.space.Org))
+	got := w.request("POST", "/v3/space_quotas", body(w.space.Org))
 	golden(t, "space-quota", got.Body.Bytes())
 	var q v3.Quota
 	decodeInto(t, got, &q)
-	wantError(t, w.ask("POST", "/v3/space_quotas", body(w.space.Org)), "CF-UnprocessableEntity", "Space Quota 'tight' already exists.")
-	wantError(t, w.ask("POST", "/v3/space_quotas", body("x")), "CF-UnprocessableEntity", "Organization with guid 'x' does not exist")
-	wantError(t, w.ask("POST", "/v3/space_quotas", `{"name":"x"}`), "CF-UnprocessableEntity", "must include one organization")
+	wantError(t, w.request("POST", "/v3/space_quotas", body(w.space.Org)), "CF-UnprocessableEntity", "Space Quota 'tight' already exists.")
+	wantError(t, w.request("POST", "/v3/space_quotas", body("x")), "CF-UnprocessableEntity", "Organization with guid 'x' does not exist")
+	wantError(t, w.request("POST", "/v3/space_quotas", `{"name":"x"}`), "CF-UnprocessableEntity", "must include one organization")
 	var sp v3.Space
 	w.want(200, "GET", "/v3/spaces/"+w.space.GUID, "", &sp)
 	if sp.Relationships.Quota.ID() != q.GUID {
@@ -77,23 +77,23 @@ func TestSpaceQuotas(t *testing.T) {
 	}
 	at := "/v3/space_quotas/" + q.GUID
 	w.want(204, "DELETE", at+"/relationships/spaces/"+w.space.GUID, "", nil)
-	wantError(t, w.ask("DELETE", at+"/relationships/spaces/"+w.space.GUID, ""), "CF-UnprocessableEntity", "Ensure the space quota is applied to this space.")
+	wantError(t, w.request("DELETE", at+"/relationships/spaces/"+w.space.GUID, ""), "CF-UnprocessableEntity", "Ensure the space quota is applied to this space.")
 	elsewhere := must(w.c.Registry.PutOrg(app.Org{Name: "elsewhere"}))(t)
 	foreign := must(w.c.Registry.PutSpace(app.Space{Name: "x", Org: elsewhere.GUID}))(t)
-	wantError(t, w.ask("POST", at+"/relationships/spaces", `{"data":[{"guid":"`+foreign.GUID+`"}]}`), "CF-UnprocessableEntity", "do not exist within the organization")
-	wantError(t, w.ask("GET", "/v3/organization_quotas/"+q.GUID, ""), "CF-ResourceNotFound", "Organization quota not found")
+	wantError(t, w.request("POST", at+"/relationships/spaces", `{"data":[{"guid":"`+foreign.GUID+`"}]}`), "CF-UnprocessableEntity", "do not exist within the organization")
+	wantError(t, w.request("GET", "/v3/organization_quotas/"+q.GUID, ""), "CF-ResourceNotFound", "Organization quota not found")
 	w.want(200, "PATCH", at, `{"name":"loose","apps":{"total_instances":null}}`, &q)
 	if q.Name != "loose" || q.Apps.TotalInstances != nil {
 		t.Errorf("changed = %+v", q)
 	}
 	w.complete(w.want(202, "DELETE", at, "", nil))
-	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Space quota not found")
+	wantError(t, w.request("GET", at, ""), "CF-ResourceNotFound", "Space quota not found")
 }
 
 // Quotas are only stored: a request that exceeds one succeeds, and the usage shows it.
 func TestQuotasRefuseNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	none := `"apps":{"total_memory_in_mb":0,"per_process_memory_in_mb":0,"total_instances":0,"per_app_tasks":0,"log_rate_limit_in_bytes_per_second":0},
 		"services":{"paid_services_allowed":false,"total_service_instances":0,"total_service_keys":0},"routes":{"total_routes":0,"total_reserved_ports":0}`
 	org := w.orgQuotaWith("nothing", none+`,"domains":{"total_domains":0}`)
@@ -135,7 +135,7 @@ func TestQuotasRefuseNothing(t *testing.T) {
 // The usage of services is listed for users who can read usage events.
 func TestServiceUsage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed("one", "small", ""), nil))
 	var events v3.List[v3.ServiceUsageEvent]
 	w.want(200, "GET", "/v3/service_usage_events", "", &events)

@@ -12,16 +12,16 @@ import (
 
 func TestVariableGroups(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	golden(t, "variable-group", w.ask("GET", "/v3/environment_variable_groups/running", "").Body.Bytes())
-	wantError(t, w.ask("GET", "/v3/environment_variable_groups/walking", ""), "CF-ResourceNotFound", "Environment variable group not found")
+	w := newTestServer(t)
+	golden(t, "variable-group", w.request("GET", "/v3/environment_variable_groups/running", "").Body.Bytes())
+	wantError(t, w.request("GET", "/v3/environment_variable_groups/walking", ""), "CF-ResourceNotFound", "Environment variable group not found")
 	var g v3.EnvVarGroup
 	w.want(200, "PATCH", "/v3/environment_variable_groups/running", `{"var":{"PROXY":"a","COLOUR":"red"}}`, nil)
 	w.want(200, "PATCH", "/v3/environment_variable_groups/running", `{"var":{"PROXY":null}}`, &g)
 	if len(g.Var) != 1 || g.Var["COLOUR"] != "red" || g.UpdatedAt == nil {
 		t.Errorf("group = %+v", g)
 	}
-	wantError(t, w.ask("PATCH", "/v3/environment_variable_groups/staging", `{"var":{"VCAP_X":"1"}}`), "CF-UnprocessableEntity", "set by the platform")
+	wantError(t, w.request("PATCH", "/v3/environment_variable_groups/staging", `{"var":{"VCAP_X":"1"}}`), "CF-UnprocessableEntity", "set by the platform")
 	w.want(200, "PATCH", "/v3/environment_variable_groups/staging", `{"var":{"MIRROR":"here"}}`, nil)
 	var env v3.Env
 	w.want(200, "GET", "/v3/apps/"+w.createApp("shop").GUID+"/env", "", &env)
@@ -35,7 +35,7 @@ func TestVariableGroups(t *testing.T) {
 }
 
 // named creates a user and returns the name.
-func (w *world) named(name string) string {
+func (w *testServer) named(name string) string {
 	w.t.Helper()
 	w.user(name)
 	return name
@@ -43,15 +43,15 @@ func (w *world) named(name string) string {
 
 func TestSecurityGroups(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	got := w.ask("POST", "/v3/security_groups", `{"name":"dns","rules":[{"protocol":"tcp","destination":"10.0.0.0/8","ports":"53,8080-8090","log":true},
+	w := newTestServer(t)
+	got := w.request("POST", "/v3/security_groups", `{"name":"dns","rules":[{"protocol":"tcp","destination":"10.0.0.0/8","ports":"53,8080-8090","log":true},
 		{"protocol":"icmp","destination":"10.0.0.1-10.0.0.9","type":8,"code":0}],"globally_enabled":{"staging":true},
 		"relationships":{"running_spaces":{"data":[{"guid":"`+w.space.GUID+`"}]}}}`)
 	golden(t, "security-group", got.Body.Bytes())
 	var g v3.SecurityGroup
 	decodeInto(t, got, &g)
 	at, space := "/v3/security_groups/"+g.GUID, w.space.GUID
-	wantError(t, w.ask("POST", "/v3/security_groups", `{"name":"dns"}`), "CF-UnprocessableEntity", "Security group with name 'dns' already exists.")
+	wantError(t, w.request("POST", "/v3/security_groups", `{"name":"dns"}`), "CF-UnprocessableEntity", "Security group with name 'dns' already exists.")
 	for rule, want := range map[string]string{
 		`{"protocol":"x","destination":"10.0.0.1"}`:                 "rules[0].protocol",
 		`{"protocol":"tcp","destination":"10.0.0.1"}`:               "rules[0].ports",
@@ -60,7 +60,7 @@ func TestSecurityGroups(t *testing.T) {
 		`{"protocol":"udp","destination":"10.0.0.1","ports":"9-1"}`: "rules[0].ports",
 		`{"protocol":"icmp","destination":"10.0.0.1"}`:              "rules[0].type: is required",
 	} {
-		wantError(t, w.ask("POST", "/v3/security_groups", `{"name":"x","rules":[`+rule+`]}`), "CF-UnprocessableEntity", want)
+		wantError(t, w.request("POST", "/v3/security_groups", `{"name":"x","rules":[`+rule+`]}`), "CF-UnprocessableEntity", want)
 	}
 	w.want(200, "PATCH", at, `{"rules":[],"globally_enabled":{"running":true}}`, &g)
 	if len(g.Rules) != 0 || !g.GloballyEnabled.Running || !g.GloballyEnabled.Staging || g.Name != "dns" {
@@ -79,41 +79,41 @@ func TestSecurityGroups(t *testing.T) {
 	}
 	w.want(200, "POST", at+"/relationships/staging_spaces", `{"data":[{"guid":"`+space+`"}]}`, nil)
 	w.want(204, "DELETE", at+"/relationships/staging_spaces/"+space, "", nil)
-	wantError(t, w.ask("DELETE", at+"/relationships/staging_spaces/"+space, ""), "CF-UnprocessableEntity", "Ensure the space is bound to this security group.")
-	wantError(t, w.ask("POST", at+"/relationships/running_spaces", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "Spaces do not exist")
+	wantError(t, w.request("DELETE", at+"/relationships/staging_spaces/"+space, ""), "CF-UnprocessableEntity", "Ensure the space is bound to this security group.")
+	wantError(t, w.request("POST", at+"/relationships/running_spaces", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "Spaces do not exist")
 	w.complete(w.want(202, "DELETE", at, "", nil))
-	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Security group not found")
+	wantError(t, w.request("GET", at, ""), "CF-ResourceNotFound", "Security group not found")
 }
 
 // Managers of a space can bind groups that they can see to it; other users cannot even
 // see the groups.
 func TestSecurityGroupRights(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	g := must(h.c.Registry.PutSecurityGroup(app.SecurityGroup{Name: homeMark + "-group", Runs: []string{h.space.GUID}}))(t)
+	h := newOrgServer(t)
+	g := must(h.c.Registry.PutSecurityGroup(app.SecurityGroup{Name: orgMark + "-group", Runs: []string{h.space.GUID}}))(t)
 	at := "/v3/security_groups/" + g.GUID
 	for who, want := range map[string]int{"space_manager": 200, "organization_manager": 200, "space_developer": 403, "stranger": 404} {
 		if got := h.as(h.tokens[who], "POST", at+"/relationships/staging_spaces", `{"data":[{"guid":"`+h.space.GUID+`"}]}`); got.Code != want {
 			t.Errorf("binding as %s = %d %s, want %d", who, got.Code, got.Body, want)
 		}
 	}
-	if got := h.as(h.tokens["stranger"], "GET", "/v3/security_groups", ""); strings.Contains(got.Body.String(), homeMark) {
+	if got := h.as(h.tokens["stranger"], "GET", "/v3/security_groups", ""); strings.Contains(got.Body.String(), orgMark) {
 		t.Errorf("a stranger sees %s", got.Body)
 	}
 }
 
 func TestIsolationSegments(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	got := w.ask("POST", "/v3/isolation_segments", `{"name":"quiet","metadata":{"labels":{"a":"b"}}}`)
+	w := newTestServer(t)
+	got := w.request("POST", "/v3/isolation_segments", `{"name":"quiet","metadata":{"labels":{"a":"b"}}}`)
 	golden(t, "isolation-segment-created", got.Body.Bytes())
 	var g v3.IsolationSegment
 	decodeInto(t, got, &g)
 	at, org, space := "/v3/isolation_segments/"+g.GUID, "/v3/organizations/"+w.space.Org, "/v3/spaces/"+w.space.GUID
-	wantError(t, w.ask("POST", "/v3/isolation_segments", `{"name":"Quiet"}`), "CF-UnprocessableEntity", "case insensitive and must be unique")
+	wantError(t, w.request("POST", "/v3/isolation_segments", `{"name":"Quiet"}`), "CF-UnprocessableEntity", "case insensitive and must be unique")
 	data := `{"data":{"guid":"` + g.GUID + `"}}`
-	wantError(t, w.ask("PATCH", space+"/relationships/isolation_segment", data), "CF-UnprocessableEntity", "Ensure it has been entitled to the organization")
-	wantError(t, w.ask("POST", at+"/relationships/organizations", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "Unable to entitle organizations [x]")
+	wantError(t, w.request("PATCH", space+"/relationships/isolation_segment", data), "CF-UnprocessableEntity", "Ensure it has been entitled to the organization")
+	wantError(t, w.request("POST", at+"/relationships/organizations", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "Unable to entitle organizations [x]")
 	w.want(200, "POST", at+"/relationships/organizations", `{"data":[{"guid":"`+w.space.Org+`"}]}`, nil)
 	var related v3.Related
 	w.want(200, "PATCH", space+"/relationships/isolation_segment", data, &related)
@@ -128,8 +128,8 @@ func TestIsolationSegments(t *testing.T) {
 	if len(spaces.Data) != 1 || len(orgs.Resources) != 1 {
 		t.Errorf("spaces = %+v, orgs = %+v", spaces, orgs.Resources)
 	}
-	wantError(t, w.ask("DELETE", at, ""), "CF-UnprocessableEntity", "Revoke the Organization entitlements")
-	wantError(t, w.ask("DELETE", at+"/relationships/organizations/"+w.space.Org, ""), "CF-UnprocessableEntity", "First remove it as the default")
+	wantError(t, w.request("DELETE", at, ""), "CF-UnprocessableEntity", "Revoke the Organization entitlements")
+	wantError(t, w.request("DELETE", at+"/relationships/organizations/"+w.space.Org, ""), "CF-UnprocessableEntity", "First remove it as the default")
 	for _, path := range []string{space + "/relationships/isolation_segment", org + "/relationships/default_isolation_segment"} {
 		w.want(200, "PATCH", path, `{"data":null}`, &related)
 		if related.Data != nil {
@@ -141,13 +141,13 @@ func TestIsolationSegments(t *testing.T) {
 	w.want(204, "DELETE", at, "", nil)
 	shared := "/v3/isolation_segments/" + app.SharedSegment().GUID
 	w.want(200, "GET", shared, "", &g)
-	wantError(t, w.ask("DELETE", shared, ""), "CF-UnprocessableEntity", "is built in")
+	wantError(t, w.request("DELETE", shared, ""), "CF-UnprocessableEntity", "is built in")
 }
 
 // The usage of apps is listed in the order of its changes, and can be read in parts.
 func TestAppUsage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":2}`, nil)
 	task := w.createTask(a.GUID, `{"command":"x","name":"migrate","memory_in_mb":64}`)
@@ -178,7 +178,7 @@ func TestAppUsage(t *testing.T) {
 	if diff := cmp.Diff(states("/v3/app_usage_events?after_guid="+scaled.GUID), want[2:]); diff != "" {
 		t.Errorf("events after one (-got +want):\n%s", diff)
 	}
-	wantError(t, w.ask("GET", "/v3/app_usage_events?after_guid=x", ""), "CF-BadQueryParameter", "After guid filter must be a valid event guid.")
+	wantError(t, w.request("GET", "/v3/app_usage_events?after_guid=x", ""), "CF-BadQueryParameter", "After guid filter must be a valid event guid.")
 	w.want(200, "GET", "/v3/app_usage_events/"+scaled.GUID, "", nil)
 	dora := w.login(w.named("dora"))
 	if got := w.as(dora, "GET", "/v3/app_usage_events/"+scaled.GUID, ""); got.Code != 404 {
@@ -199,7 +199,7 @@ func TestAppUsage(t *testing.T) {
 // The start and the end of a build are recorded as usage events.
 func TestStagingUsage(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	var page v3.List[v3.AppUsageEvent]
 	h.want(200, "GET", "/v3/app_usage_events", "", &page)
 	var got []string

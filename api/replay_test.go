@@ -31,7 +31,7 @@ func TestReplay(t *testing.T) {
 	for script, all := range must(recorded())(t) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			newRerun(t).replay(all)
+			newReplayPlatform(t).replay(all)
 		})
 	}
 }
@@ -66,20 +66,20 @@ var recorded = sync.OnceValues(func() (map[string][]cftest.Recording, error) {
 	return out, err
 })
 
-// rerun is a platform that replays the recordings of one script.
-type rerun struct {
+// replayPlatform is a platform that replays the recordings of one script.
+type replayPlatform struct {
 	*wholePlatform
 	b       *cftest.Bindings
 	brokers []*servicestest.Broker
 }
 
-func newRerun(t *testing.T) *rerun {
+func newReplayPlatform(t *testing.T) *replayPlatform {
 	t.Helper()
 	p := newPlatform(t)
 	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd configures it
 		t.Fatal(err)
 	}
-	r := &rerun{wholePlatform: p, b: cftest.NewBindings()}
+	r := &replayPlatform{wholePlatform: p, b: cftest.NewBindings()}
 	for i, catalog := range []string{"first", "second"} {
 		broker := must(cftest.NewBroker(catalogs, catalog))(t)
 		server := httptest.NewServer(broker)
@@ -102,7 +102,7 @@ func newRerun(t *testing.T) *rerun {
 // catalogs is the folder of the catalogs of the recorded brokers.
 const catalogs = "testdata/broker"
 
-func (p *rerun) replay(all []cftest.Recording) {
+func (p *replayPlatform) replay(all []cftest.Recording) {
 	p.t.Helper()
 	for _, r := range all {
 		for _, what := range r.Before {
@@ -111,16 +111,16 @@ func (p *rerun) replay(all []cftest.Recording) {
 			}
 		}
 		for i, e := range r.Exchanges {
-			if err := p.again(e); err != nil {
+			if err := p.replayExchange(e); err != nil {
 				p.t.Fatalf("%s, exchange %d: cf %s\n%s %s: %v", r.Name, i, strings.Join(r.Command, " "), e.Method, e.Path, err)
 			}
 		}
 	}
 }
 
-// again sends one request. It repeats a read until the recorded response arrives,
+// replayExchange sends one request. It repeats a read until the recorded response arrives,
 // because the client repeated it and only its last response was recorded.
-func (p *rerun) again(e cftest.Exchange) error {
+func (p *replayPlatform) replayExchange(e cftest.Exchange) error {
 	return testkit.Until(func() error {
 		r, err := p.b.Request("http://replay", e)
 		if err != nil {
@@ -138,7 +138,7 @@ func (p *rerun) again(e cftest.Exchange) error {
 }
 
 // read sends a request and reduces the response to the parts that the client reads.
-func (p *rerun) read(r *http.Request) (cftest.Answer, error) {
+func (p *replayPlatform) read(r *http.Request) (cftest.Answer, error) {
 	got := p.send(r)
 	a := cftest.Answer{Status: got.Code, Location: got.Header().Get("Location"), Warnings: got.Header().Values("X-Cf-Warnings")}
 	var err error
@@ -157,7 +157,7 @@ func (p *rerun) read(r *http.Request) (cftest.Answer, error) {
 }
 
 // happen repeats an action that was done outside the client.
-func (p *rerun) happen(what string) error {
+func (p *replayPlatform) happen(what string) error {
 	words := strings.Fields(what)
 	switch {
 	case len(words) == 5 && words[0] == "kill":
@@ -165,11 +165,11 @@ func (p *rerun) happen(what string) error {
 	case len(words) == 3 && words[0] == "await":
 		return p.await(words[1], words[2])
 	}
-	return cftest.Tell(p.brokers, catalogs, what)
+	return cftest.SetBehaviour(p.brokers, catalogs, what)
 }
 
 // process finds a process by the name of its app and its type.
-func (p *rerun) process(name, kind string) (app.Process, error) {
+func (p *replayPlatform) process(name, kind string) (app.Process, error) {
 	apps, err := p.c.Registry.Apps()
 	if err != nil {
 		return app.Process{}, err
@@ -189,7 +189,7 @@ func (p *rerun) process(name, kind string) (app.Process, error) {
 	return app.Process{}, fmt.Errorf("there is no such process")
 }
 
-func (p *rerun) kill(name, kind, number, sidecar string) error {
+func (p *replayPlatform) kill(name, kind, number, sidecar string) error {
 	index, err := strconv.Atoi(number)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (p *rerun) kill(name, kind, number, sidecar string) error {
 }
 
 // await waits until the number of instances of an app run and no deployment is active.
-func (p *rerun) await(name, number string) error {
+func (p *replayPlatform) await(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 // passwordLogin requests a token with a password.
-func (w *world) passwordLogin(name, secret string) *httptest.ResponseRecorder {
+func (w *testServer) passwordLogin(name, secret string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	form := url.Values{"grant_type": {"password"}, "username": {name}, "password": {secret}}
 	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
@@ -19,14 +19,14 @@ func (w *world) passwordLogin(name, secret string) *httptest.ResponseRecorder {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth("cf", "")
 	got := httptest.NewRecorder()
-	w.door.ServeHTTP(got, r)
+	w.listener.ServeHTTP(got, r)
 	return got
 }
 
 // A revocation or a new password also invalidates a token for the API.
-func TestEndedTokens(t *testing.T) {
+func TestRevokedTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	u := must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: "ann", Password: password}))(t)
 	tokens := func() (mine, other string) { return w.login("ann"), w.login("ann") }
 	wantBoth := func(what string, mine, other int, a, b string) {

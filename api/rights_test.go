@@ -27,7 +27,7 @@ import (
 )
 
 // An endpoint that lacks a field is refused with an error that names its pattern.
-func TestRowsAreWhole(t *testing.T) {
+func TestEndpointsAreComplete(t *testing.T) {
 	t.Parallel()
 	whole := rights["GET /v3/apps"]
 	if err := whole.Check(); err != nil {
@@ -50,7 +50,7 @@ func TestRowsAreWhole(t *testing.T) {
 // Without a valid token, every endpoint reveals only public data.
 func TestEveryEndpointWantsToken(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	good := h.tokens["admin"]
 	noScope := h.client("scopeless", "uaa.resource")
 	readOnly := h.client("reader", auth.ScopeRead)
@@ -60,7 +60,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 	}
 	bad := map[string]string{
 		"expired": resign(t, good, func(c map[string]any) { c["exp"] = 1 }),
-		"forged":  forge(t, good, func(c map[string]any) { c["sub"] = "x" }),
+		"forged":  signWithOtherKey(t, good, func(c map[string]any) { c["sub"] = "x" }),
 		"revoked": revoked, "garbage": "abc", "three parts": "a.b.c",
 		"unsigned": unsigned(t, good), "cut": good[:len(good)-4],
 	}
@@ -68,7 +68,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 		t.Fatalf("a token that is signed anew = %d %s, want 200", got.Code, got.Body)
 	}
 	for turn, pattern := range slices.Sorted(maps.Keys(rights)) {
-		method, path := h.request(t, pattern)
+		method, path := h.methodAndPath(t, pattern)
 		if slices.Contains(openDoors, pattern) {
 			for _, token := range append(slices.Collect(maps.Values(bad)), "", good) {
 				if got := h.as(token, method, path, ""); got.Code != http.StatusOK {
@@ -88,7 +88,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 		}
 		for i, name := range sortedKeys(bad) {
 			token := bad[name]
-			if (i+turn)%len(bad) > 1 && !proof() { // the same code checks all tokens
+			if (i+turn)%len(bad) > 1 && !longTests() { // the same code checks all tokens
 				continue
 			}
 			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
@@ -113,7 +113,7 @@ type refusal struct {
 	title, detail string
 }
 
-func (h *home) wantRefusal(t *testing.T, what string, got *httptest.ResponseRecorder, want refusal) {
+func (h *orgServer) wantRefusal(t *testing.T, what string, got *httptest.ResponseRecorder, want refusal) {
 	t.Helper()
 	if got.Code != want.status {
 		t.Errorf("%s = %d %.200s, want %d", what, got.Code, got.Body, want.status)
@@ -123,11 +123,11 @@ func (h *home) wantRefusal(t *testing.T, what string, got *httptest.ResponseReco
 	h.wantNoLeak(t, what, got)
 }
 
-// wantNoLeak checks that a response contains nothing of the home.
-func (h *home) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecorder) {
+// wantNoLeak checks that a response contains nothing of the org server.
+func (h *orgServer) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecorder) {
 	t.Helper()
-	if text := got.Body.String(); strings.Contains(text, homeMark) {
-		t.Errorf("%s tells of home: %.300s", what, text)
+	if text := got.Body.String(); strings.Contains(text, orgMark) {
+		t.Errorf("%s reveals the other org: %.300s", what, text)
 	}
 	if got.Code >= 500 {
 		t.Errorf("%s = %d %s", what, got.Code, got.Body)
@@ -135,16 +135,16 @@ func (h *home) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecor
 }
 
 // For users with all roles in another org and for users without roles, resources of the
-// home do not exist.
-func TestStrangersLearnNothing(t *testing.T) {
+// org server do not exist.
+func TestOtherOrgIsHidden(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	for pattern, judge := range judges(t) {
+	h := newOrgServer(t)
+	for pattern, rules := range rulesByPattern(t) {
 		rt, ok := rights[pattern]
 		if !ok {
 			continue // a variant
 		}
-		method, path := h.request(t, pattern)
+		method, path := h.methodAndPath(t, pattern)
 		for _, who := range []string{stranger, nobody} {
 			got := h.as(h.tokens[who], method, path, "{}")
 			h.wantNoLeak(t, who+" "+pattern, got)
@@ -153,7 +153,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-NotFound", "Unknown request"})
 			case rt.Resource.Find != nil:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.Resource.Name + " not found"})
-			case judge.answerTo(who) == 403 && rt.Resource.Look == nil:
+			case rules.answerTo(who) == 403 && rt.Resource.Look == nil:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{403, "CF-NotAuthorized", ""})
 			}
 		}
@@ -161,9 +161,9 @@ func TestStrangersLearnNothing(t *testing.T) {
 }
 
 // Resources in a body are not revealed either, and nothing is created.
-func TestStrangersNameHome(t *testing.T) {
+func TestOtherOrgInBodyIsHidden(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	one := func(noun, guid string) string {
 		return `"relationships":{"` + noun + `":{"data":{"guid":"` + guid + `"}}}`
 	}
@@ -186,7 +186,7 @@ func TestStrangersNameHome(t *testing.T) {
 		},
 		"/v3/service_instances": {
 			`{"type":"user-provided","name":"mine",` + one("space", h.space.GUID) + `}`,
-			h.managed("mine", "small", ""), h.managed("mine", homeMark+"-small", ""),
+			h.managed("mine", "small", ""), h.managed("mine", orgMark+"-small", ""),
 		},
 		"/v3/service_credential_bindings": {
 			boundTo(h.guids["Service instance"], "", `,"name":"mine"`), boundTo(h.guids["Service instance"], h.app, ""),
@@ -214,7 +214,7 @@ func TestStrangersNameHome(t *testing.T) {
 }
 
 // count counts the resources that these users could have created.
-func (h *home) count(t *testing.T) (n [9]int) {
+func (h *orgServer) count(t *testing.T) (n [9]int) {
 	t.Helper()
 	n[0] = len(must(h.c.Registry.Orgs())(t))
 	n[1] = len(must(h.c.Registry.Spaces())(t))
@@ -232,30 +232,30 @@ func (h *home) count(t *testing.T) (n [9]int) {
 // requests go to the whole server with valid bodies.
 func TestEveryEndpointEveryRole(t *testing.T) {
 	t.Parallel()
-	judge := judges(t)
-	c := newCourt(t)
-	for _, pattern := range slices.Sorted(maps.Keys(judge)) {
+	rules := rulesByPattern(t)
+	c := newPermissionServer(t)
+	for _, pattern := range slices.Sorted(maps.Keys(rules)) {
 		for _, who := range anybody {
-			if judge[pattern].answerTo(nobody) == 0 && who != nobody && who != orgUser && !proof() {
+			if rules[pattern].answerTo(nobody) == 0 && who != nobody && who != orgUser && !longTests() {
 				continue // these two have the fewest permissions
 			}
-			if want := judge[pattern].answerTo(who); want != 0 {
+			if want := rules[pattern].answerTo(who); want != 0 {
 				c.wantRefused(pattern, who, want)
-			} else if judge[pattern].harmless(pattern) {
-				c.wantLetIn(pattern, who, judge[pattern])
+			} else if rules[pattern].harmless(pattern) {
+				c.wantLetIn(pattern, who, rules[pattern])
 			}
 		}
 	}
 	for _, who := range anybody {
 		c = nil // the changes of one user must not affect the next
-		for _, pattern := range slices.SortedFunc(maps.Keys(judge), deletionsLast) {
-			if judge[pattern].harmless(pattern) || judge[pattern].answerTo(who) != 0 {
+		for _, pattern := range slices.SortedFunc(maps.Keys(rules), deletionsLast) {
+			if rules[pattern].harmless(pattern) || rules[pattern].answerTo(who) != 0 {
 				continue
 			}
 			if c == nil {
-				c = newCourt(t)
+				c = newPermissionServer(t)
 			}
-			c.wantLetIn(pattern, who, judge[pattern])
+			c.wantLetIn(pattern, who, rules[pattern])
 		}
 	}
 }
@@ -263,12 +263,12 @@ func TestEveryEndpointEveryRole(t *testing.T) {
 // A list contains a resource if and only if the user can read it directly.
 func TestEveryListEveryRole(t *testing.T) {
 	t.Parallel()
-	judge := judges(t)
-	c := newCourt(t)
+	rules := rulesByPattern(t)
+	c := newPermissionServer(t)
 	compared := 0
-	for _, pattern := range slices.Sorted(maps.Keys(judge)) {
+	for _, pattern := range slices.Sorted(maps.Keys(rules)) {
 		all, listed := strings.CutSuffix(pattern, "/{guid}")
-		if _, ok := judge[all]; !listed || !ok || !strings.HasPrefix(all, "GET /v3/") {
+		if _, ok := rules[all]; !listed || !ok || !strings.HasPrefix(all, "GET /v3/") {
 			continue
 		}
 		compared++
@@ -276,7 +276,7 @@ func TestEveryListEveryRole(t *testing.T) {
 		guid := path[strings.LastIndex(path, "/")+1:]
 		for _, who := range anybody {
 			got := c.send(who, "GET", strings.TrimPrefix(all, "GET ")+"?per_page=5000", "").Body.String()
-			if want := judge[pattern].answerTo(who) == 0 && !unlisted[pattern+" "+who]; strings.Contains(got, `"guid":"`+guid+`"`) != want {
+			if want := rules[pattern].answerTo(who) == 0 && !unlisted[pattern+" "+who]; strings.Contains(got, `"guid":"`+guid+`"`) != want {
 				t.Errorf("%s as %s has %s: %v, want %v", all, who, guid, !want, want)
 			}
 		}
@@ -295,14 +295,14 @@ func deletionsLast(a, b string) int {
 // A suspended org can be read, and only administrators can change it.
 func TestSuspendedOrg(t *testing.T) {
 	t.Parallel()
-	c := newCourt(t)
-	h := c.home
+	c := newPermissionServer(t)
+	h := c.orgServer
 	h.want(200, "PATCH", "/v3/organizations/"+h.org.GUID, `{"suspended":true}`, nil)
 	tried := 0
-	judge := judges(t)
-	for _, pattern := range slices.Sorted(maps.Keys(judge)) {
+	rules := rulesByPattern(t)
+	for _, pattern := range slices.Sorted(maps.Keys(rules)) {
 		for _, who := range anybody {
-			if who == admin || judge[pattern].harmless(pattern) || judge[pattern].answerTo(who) != 0 {
+			if who == admin || rules[pattern].harmless(pattern) || rules[pattern].answerTo(who) != 0 {
 				continue
 			}
 			tried++
@@ -345,8 +345,8 @@ func resign(t *testing.T, token string, change func(claims map[string]any)) stri
 	return sign(t, token, change, k.(*rsa.PrivateKey))
 }
 
-// forge signs it with another key.
-func forge(t *testing.T, token string, change func(claims map[string]any)) string {
+// signWithOtherKey signs it with another key.
+func signWithOtherKey(t *testing.T, token string, change func(claims map[string]any)) string {
 	t.Helper()
 	return sign(t, token, change, must(rsa.GenerateKey(rand.Reader, 2048))(t))
 }

@@ -21,7 +21,7 @@ func byGUID(guid string) string { return `{"guid":"` + guid + `"}` }
 // both space roles.
 func TestRolesOfNewSpace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.user("ann")
 	boss := w.user("boss")
 	w.grant(boss, auth.OrgManager, w.space.Org)
@@ -47,7 +47,7 @@ func TestRolesOfNewSpace(t *testing.T) {
 // OAuth clients can have roles under their client ID.
 func TestRoleOfClient(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	token := w.client("robot", auth.ScopeRead, auth.ScopeWrite)
 	w.wantNames(token, "/v3/spaces")
 	w.want(201, "POST", "/v3/roles", roleBody("organization_user", "organization", w.space.Org, byGUID("robot")), nil)
@@ -58,12 +58,12 @@ func TestRoleOfClient(t *testing.T) {
 	if got.Code != 201 {
 		t.Fatalf("POST /v3/apps = %d %s, want 201", got.Code, got.Body)
 	}
-	golden(t, "role-of-client", w.ask("GET", "/v3/roles/"+role.GUID+"?include=user,space,organization", "").Body.Bytes())
+	golden(t, "role-of-client", w.request("GET", "/v3/roles/"+role.GUID+"?include=user,space,organization", "").Body.Bytes())
 }
 
 func TestRolesRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	ann := w.user("ann")
 	org, space := w.space.Org, w.space.GUID
 	for _, tt := range []struct{ name, body, detail string }{
@@ -93,9 +93,9 @@ func TestRolesRefused(t *testing.T) {
 }
 
 // Space managers can assign roles in their space only.
-func TestWhoGivesRoles(t *testing.T) {
+func TestWhoAssignsRoles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	org, space := w.space.Org, w.space.GUID
 	other := w.createSpace(org, "other")
 	for name, kind := range map[string]auth.RoleType{"manager": auth.SpaceManager, "dev": auth.SpaceDeveloper} {
@@ -132,7 +132,7 @@ func TestWhoGivesRoles(t *testing.T) {
 
 func TestListAndDeleteRoles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	org, space := w.space.Org, w.space.GUID
 	ann, bob := w.user("ann"), w.user("bob")
 	member := w.grant(ann, auth.OrgUser, org)
@@ -145,7 +145,7 @@ func TestListAndDeleteRoles(t *testing.T) {
 	w.wantNames("", "/v3/roles?organization_guids="+org, "organization_user", "organization_manager")
 	w.wantNames("", "/v3/roles?guids="+dev.GUID, "space_developer")
 	w.refused("", "GET /v3/roles?order_by=name", "", "400 Order by can only be")
-	golden(t, "roles", w.ask("GET", "/v3/roles?include=user,organization,space", "").Body.Bytes())
+	golden(t, "roles", w.request("GET", "/v3/roles?include=user,organization,space", "").Body.Bytes())
 
 	w.refused("", "DELETE /v3/roles/"+member.GUID, "", "422 Cannot delete organization_user role while user has roles in spaces in that organization.")
 	w.refused("", "DELETE /v3/roles/x", "", "404 Role not found")
@@ -160,7 +160,7 @@ func TestListAndDeleteRoles(t *testing.T) {
 
 func TestUsers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	ann := w.user("ann")
 	w.grant(ann, auth.OrgUser, w.space.Org)
 	w.grant(ann, auth.SpaceDeveloper, w.space.GUID)
@@ -178,7 +178,7 @@ func TestUsers(t *testing.T) {
 	w.refused("", "GET /v3/users?origins=uaa", "", "400 Origins filter cannot be provided without usernames")
 	w.refused("", "GET /v3/users?usernames=a&partial_usernames=b", "", "400 cannot be provided together")
 	w.refused(w.login("zoe"), "GET /v3/users/"+ann, "", "404 User not found")
-	golden(t, "user", w.ask("GET", "/v3/users/"+ann, "").Body.Bytes())
+	golden(t, "user", w.request("GET", "/v3/users/"+ann, "").Body.Bytes())
 
 	w.want(200, "PATCH", "/v3/users/"+ann, `{"metadata":{"labels":{"team":"red"}}}`, nil)
 	w.wantNames("", "/v3/users?label_selector=team%3Dred", "ann")
@@ -197,7 +197,7 @@ func TestUsers(t *testing.T) {
 
 func TestCreateUsers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	ann := w.user("ann") // as clients do it: the account first
 	var u v3.User
 	w.want(201, "POST", "/v3/users", `{"guid":"`+ann+`"}`, &u)

@@ -13,7 +13,7 @@ import (
 // destinations there are removed.
 func TestShareRoute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
 	other := w.createSpace(w.space.Org, "other")
 	mine := w.createApp("mine")
@@ -25,7 +25,7 @@ func TestShareRoute(t *testing.T) {
 	at := "/v3/routes/" + rt.GUID
 	to := func(guid string) string { return `{"destinations":[{"app":{"guid":"` + guid + `"}}]}` }
 	w.want(200, "POST", at+"/destinations", to(mine.GUID), nil)
-	wantError(t, w.ask("POST", at+"/destinations", to(theirs.GUID)), "CF-UnprocessableEntity", "must be an app in the route's space")
+	wantError(t, w.request("POST", at+"/destinations", to(theirs.GUID)), "CF-UnprocessableEntity", "must be an app in the route's space")
 
 	guid := w.user("ann")
 	w.grant(guid, auth.OrgUser, w.space.Org)
@@ -61,12 +61,12 @@ func TestShareRoute(t *testing.T) {
 	if left := must(w.c.Registry.Route(rt.GUID))(t); len(left.Destinations) != 1 || left.Destinations[0].App != mine.GUID {
 		t.Errorf("destinations = %+v, want the one of the space that has the route", left.Destinations)
 	}
-	wantError(t, w.ask("DELETE", shares+"/"+other.GUID, ""), "CF-UnprocessableEntity", "Ensure the space exists and the route has been shared")
-	wantError(t, w.ask("DELETE", shares+"/"+w.space.GUID, ""), "CF-UnprocessableEntity", "cannot be removed from the space that owns them")
-	wantError(t, w.ask("POST", shares, `{"data":[{"guid":"nonesuch"}]}`), "CF-UnprocessableEntity", "Ensure the space exists")
+	wantError(t, w.request("DELETE", shares+"/"+other.GUID, ""), "CF-UnprocessableEntity", "Ensure the space exists and the route has been shared")
+	wantError(t, w.request("DELETE", shares+"/"+w.space.GUID, ""), "CF-UnprocessableEntity", "cannot be removed from the space that owns them")
+	wantError(t, w.request("POST", shares, `{"data":[{"guid":"nonesuch"}]}`), "CF-UnprocessableEntity", "Ensure the space exists")
 }
 
-func (w *world) destination(route, app string) string {
+func (w *testServer) destination(route, app string) string {
 	w.t.Helper()
 	for _, d := range must(w.c.Registry.Route(route))(w.t).Destinations {
 		if d.App == app {
@@ -81,7 +81,7 @@ func (w *world) destination(route, app string) string {
 // space is deleted.
 func TestMoveRoute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	other := w.createSpace(w.space.Org, "other")
 	a := w.createApp("mine")
 	var rt v3.Route

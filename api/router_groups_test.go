@@ -10,7 +10,7 @@ import (
 
 func TestRouterGroups(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	var root v3.Root
 	if w.want(200, "GET", "/", "", &root); root.Links.Routing != nil {
 		t.Errorf("routing = %v, want none without ports", root.Links.Routing)
@@ -33,13 +33,13 @@ func TestRouterGroups(t *testing.T) {
 	if w.want(200, "GET", "/routing/v1/router_groups/"+groups[0].GUID, "", &one); one != groups[0] {
 		t.Errorf("group = %+v", one)
 	}
-	wantError(t, w.ask("GET", "/routing/v1/router_groups?name=other", ""), "CF-ResourceNotFound", "Router group not found")
-	wantError(t, w.ask("GET", "/routing/v1/router_groups/other", ""), "CF-ResourceNotFound", "Router group not found")
-	wantError(t, w.ask("GET", "/routing/v1/router_groups?colour=red", ""), "CF-BadQueryParameter", "'colour'")
+	wantError(t, w.request("GET", "/routing/v1/router_groups?name=other", ""), "CF-ResourceNotFound", "Router group not found")
+	wantError(t, w.request("GET", "/routing/v1/router_groups/other", ""), "CF-ResourceNotFound", "Router group not found")
+	wantError(t, w.request("GET", "/routing/v1/router_groups?colour=red", ""), "CF-BadQueryParameter", "'colour'")
 }
 
 // tcpDomain creates a domain for TCP routes over the API.
-func (w *world) tcpDomain(name string) v3.Domain {
+func (w *testServer) tcpDomain(name string) v3.Domain {
 	w.t.Helper()
 	if err := w.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20009}); err != nil {
 		w.t.Fatal(err)
@@ -56,7 +56,7 @@ func (w *world) tcpDomain(name string) v3.Domain {
 
 func TestTCPRoutes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	d, other := w.tcpDomain("tcp.dew.localhost"), w.tcpDomain("more.dew.localhost")
 	shared := must(w.c.Registry.DefaultDomain())(t)
 	a := w.createApp("shop")
@@ -80,7 +80,7 @@ func TestTCPRoutes(t *testing.T) {
 		"a path":       {d.GUID, `"path":"/a",`, "path: Paths are not supported for TCP routes."},
 		"HTTP":         {shared.GUID, `"host":"a","port":20002,`, "port: Routes with protocol 'http' do not support ports."},
 	} {
-		got := w.ask("POST", "/v3/routes", routeBody(w.space.GUID, c.domain, c.more))
+		got := w.request("POST", "/v3/routes", routeBody(w.space.GUID, c.domain, c.more))
 		if got.Code != 422 || !strings.Contains(got.Body.String(), c.detail) {
 			t.Errorf("%s = %d %s, want 422 %s", name, got.Code, got.Body, c.detail)
 		}
@@ -97,33 +97,33 @@ func TestTCPRoutes(t *testing.T) {
 			t.Errorf("%s: %v, want %v", query, res.Matching, want)
 		}
 	}
-	wantError(t, w.ask("GET", "/v3/domains/"+d.GUID+"/route_reservations?port=x", ""), "CF-BadQueryParameter", "port must be")
+	wantError(t, w.request("GET", "/v3/domains/"+d.GUID+"/route_reservations?port=x", ""), "CF-BadQueryParameter", "port must be")
 	var ds v3.Destinations
 	w.want(200, "POST", "/v3/routes/"+rt.GUID+"/destinations", `{"destinations":[{"app":{"guid":"`+a.GUID+`"},"port":9000}]}`, &ds)
 	if len(ds.Destinations) != 1 || ds.Destinations[0].Protocol != "tcp" || ds.Destinations[0].Port != 9000 {
 		t.Errorf("destinations = %+v", ds.Destinations)
 	}
-	wantError(t, w.ask("PATCH", "/v3/routes/"+rt.GUID+"/destinations", `{"destinations":[{"app":{"guid":"`+a.GUID+`"},"protocol":"http1"}]}`),
+	wantError(t, w.request("PATCH", "/v3/routes/"+rt.GUID+"/destinations", `{"destinations":[{"app":{"guid":"`+a.GUID+`"},"protocol":"http1"}]}`),
 		"CF-UnprocessableEntity", `destinations[0].protocol: must be tcp, not "http1"`)
 }
 
 func TestTCPDomainValidation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	g := w.tcpDomain("tcp.dew.localhost").RouterGroup.GUID
 	for body, detail := range map[string]string{
 		`{"name":"a.example.com","router_group":{"guid":"none"}}`:                                                                               "Router group with guid 'none' not found.",
 		`{"name":"a.example.com","internal":true,"router_group":{"guid":"` + g + `"}}`:                                                          "Internal domains cannot be associated",
 		`{"name":"a.example.com","router_group":{"guid":"` + g + `"},"relationships":{"organization":{"data":{"guid":"` + w.space.Org + `"}}}}`: "Domains scoped to an organization",
 	} {
-		wantError(t, w.ask("POST", "/v3/domains", body), "CF-UnprocessableEntity", detail)
+		wantError(t, w.request("POST", "/v3/domains", body), "CF-UnprocessableEntity", detail)
 	}
 }
 
 // Only the protocol of a destination can be changed; the other fields identify it.
 func TestUpdateDestination(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	domain := must(w.c.Registry.DefaultDomain())(t)
 	var rt v3.Route
@@ -144,16 +144,16 @@ func TestUpdateDestination(t *testing.T) {
 		`{"protocol":1}`:       "protocol must be a string",
 		`{"port":8081}`:        "Unknown field(s): 'port'",
 	} {
-		wantError(t, w.ask("PATCH", path, body), "CF-UnprocessableEntity", detail)
+		wantError(t, w.request("PATCH", path, body), "CF-UnprocessableEntity", detail)
 	}
-	wantError(t, w.ask("PATCH", "/v3/routes/"+rt.GUID+"/destinations/none", `{"protocol":"http2"}`), "CF-ResourceNotFound", "Destination not found")
-	wantError(t, w.ask("PATCH", "/v3/routes/none/destinations/none", `{"protocol":"http2"}`), "CF-ResourceNotFound", "Route not found")
+	wantError(t, w.request("PATCH", "/v3/routes/"+rt.GUID+"/destinations/none", `{"protocol":"http2"}`), "CF-ResourceNotFound", "Destination not found")
+	wantError(t, w.request("PATCH", "/v3/routes/none/destinations/none", `{"protocol":"http2"}`), "CF-ResourceNotFound", "Route not found")
 }
 
 // A route shows that its port cannot be opened.
-func TestPortTrouble(t *testing.T) {
+func TestPortCannotBeOpened(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	d := w.tcpDomain("tcp.dew.localhost")
 	w.s.routes.Present.PortTrouble = func(port int) string {
 		if port != 20001 {

@@ -21,7 +21,7 @@ func routeBody(space, domain, more string) string {
 
 func TestCreateRoute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	shared := must(w.c.Registry.DefaultDomain())(t)
 	other := must(w.c.Registry.PutOrg(app.Org{Name: "other"}))(t)
 	private := must(w.c.Registry.PutDomain(app.Domain{Name: "own.example.com", Org: w.space.Org}))(t)
@@ -46,12 +46,12 @@ func TestCreateRoute(t *testing.T) {
 		"no space":          {"nonesuch", shared.GUID, `"host":"x",`, "Invalid space. Ensure that the space exists and you have access to it."},
 		"no domain":         {w.space.GUID, "nonesuch", `"host":"x",`, "Invalid domain. Ensure that the domain exists and you have access to it."},
 		"foreign domain":    {w.space.GUID, foreign.GUID, `"host":"x",`, "Invalid domain."},
-		"other option":      {w.space.GUID, shared.GUID, `"host":"x","options":{"colour":"red"},`, "options.colour: is not known"},
+		"other option":      {w.space.GUID, shared.GUID, `"host":"x","options":{"colour":"red"},`, "options.colour: is not a known option"},
 		"other balancing":   {w.space.GUID, shared.GUID, `"host":"x","options":{"loadbalancing":"random"},`, "must be round-robin or least-connection"},
 		"bad label":         {w.space.GUID, shared.GUID, `"host":"x","metadata":{"labels":{"a":"b c"}},`, "metadata.labels[a]"},
 		"unknown field":     {w.space.GUID, shared.GUID, `"colour":"x",`, "Unknown field(s): 'colour'"},
 	} {
-		got := w.ask("POST", "/v3/routes", routeBody(c.space, c.domain, c.more))
+		got := w.request("POST", "/v3/routes", routeBody(c.space, c.domain, c.more))
 		if got.Code != 422 || !strings.Contains(got.Body.String(), c.detail) {
 			t.Errorf("%s = %d %s, want 422 %s", name, got.Code, got.Body, c.detail)
 		}
@@ -69,7 +69,7 @@ func TestCreateRoute(t *testing.T) {
 
 func TestRouteChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	domain := must(w.c.Registry.DefaultDomain())(t)
 	var rt v3.Route
@@ -86,8 +86,8 @@ func TestRouteChanges(t *testing.T) {
 	var ds v3.Destinations
 	w.want(200, "POST", path+"/destinations", `{"destinations":[{"app":{"guid":"`+a.GUID+`"}},{"app":{"guid":"`+a.GUID+`"},"port":9000}]}`, &ds)
 	w.want(204, "DELETE", path+"/destinations/"+ds.Destinations[0].GUID, "", nil)
-	wantError(t, w.ask("DELETE", path+"/destinations/"+ds.Destinations[0].GUID, ""), "CF-UnprocessableEntity", "Unable to unmap route from destination.")
-	wantError(t, w.ask("DELETE", "/v3/routes/nonesuch/destinations/x", ""), "CF-ResourceNotFound", "Route not found")
+	wantError(t, w.request("DELETE", path+"/destinations/"+ds.Destinations[0].GUID, ""), "CF-UnprocessableEntity", "Unable to unmap route from destination.")
+	wantError(t, w.request("DELETE", "/v3/routes/nonesuch/destinations/x", ""), "CF-ResourceNotFound", "Route not found")
 	w.want(200, "GET", path+"/destinations", "", &ds)
 	if len(ds.Destinations) != 1 || ds.Destinations[0].Port != 9000 {
 		t.Errorf("destinations = %+v, want the one with the port", ds.Destinations)
@@ -104,7 +104,7 @@ func TestRouteChanges(t *testing.T) {
 // An empty filter matches empty hosts and paths, and names are not case-sensitive.
 func TestFindRoutes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	d := must(w.c.Registry.PutDomain(app.Domain{Name: "own.example.com", Org: w.space.Org}))(t)
 	for _, rt := range []app.Route{{}, {Host: "a"}, {Host: "a", Path: "/p"}, {Path: "/p"}} {
 		rt.Space, rt.Domain = w.space.GUID, d.GUID
@@ -140,9 +140,9 @@ func TestFindRoutes(t *testing.T) {
 			t.Errorf("reservation of %q = %t, want %t", query, got.Matching, want)
 		}
 	}
-	wantError(t, w.ask("GET", "/v3/domains/nonesuch/route_reservations", ""), "CF-ResourceNotFound", "Domain not found")
-	wantError(t, w.ask("GET", "/v3/domains/"+d.GUID+"/route_reservations?hots=a", ""), "CF-BadQueryParameter", "'hots'")
-	wantError(t, w.ask("DELETE", "/v3/spaces/"+w.space.GUID+"/routes", ""), "CF-BadQueryParameter", "unmapped=true")
+	wantError(t, w.request("GET", "/v3/domains/nonesuch/route_reservations", ""), "CF-ResourceNotFound", "Domain not found")
+	wantError(t, w.request("GET", "/v3/domains/"+d.GUID+"/route_reservations?hots=a", ""), "CF-BadQueryParameter", "'hots'")
+	wantError(t, w.request("DELETE", "/v3/spaces/"+w.space.GUID+"/routes", ""), "CF-BadQueryParameter", "unmapped=true")
 	a := w.createApp("shop")
 	kept := must(w.c.Registry.RouteAt(d.GUID, "a", ""))(t)
 	must(w.c.Registry.AddDestinations(kept.GUID, []app.Destination{{App: a.GUID}}))(t)
@@ -155,7 +155,7 @@ func TestFindRoutes(t *testing.T) {
 // Included resources are those that the page refers to, once each.
 func TestInclude(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
 	w.createApp("other")
 	for path, want := range map[string]map[string]int{
@@ -179,14 +179,14 @@ func TestInclude(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/v3/apps?include=colour", "/v3/routes?include=app", "/v3/service_route_bindings?include=x", "/v3/processes?embed=x"} {
-		wantError(t, w.ask("GET", path, ""), "CF-BadQueryParameter", "Invalid")
+		wantError(t, w.request("GET", path, ""), "CF-BadQueryParameter", "Invalid")
 	}
 }
 
 // Events can be found by all their properties, and one by one.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	joe := w.user("joe", auth.ScopeAdmin)
 	token := w.login("joe")
 	a := w.createApp("shop")
@@ -216,13 +216,13 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	wantError(t, w.ask("GET", "/v3/audit_events/nonesuch", ""), "CF-ResourceNotFound", "Event not found")
+	wantError(t, w.request("GET", "/v3/audit_events/nonesuch", ""), "CF-ResourceNotFound", "Event not found")
 }
 
 // A job is visible only to the user who started it and to global readers.
 func TestJobIsPrivate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	tokens := map[string]string{}
 	for _, name := range []string{"joe", "eve"} {
 		guid := w.user(name)

@@ -11,8 +11,8 @@ import (
 
 // A deletion waits for a running operation of a service instance, and then deletes the
 // instance.
-func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
-	w := newWorld(t) // not parallel, see waitsForBroker
+func TestDeletionWaitsForRunningRequests(t *testing.T) {
+	w := newTestServer(t) // not parallel, see waitsForBroker
 	db := w.makeService("db")
 	w.want(202, "PATCH", "/v3/service_instances/"+db.GUID, `{"parameters":{"hold":true}}`, nil)
 	deletion := w.want(202, "DELETE", "/v3/spaces/"+w.space.GUID, "", nil)
@@ -22,8 +22,8 @@ func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
 	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {
 		t.Errorf("the service is left: %v", err)
 	}
-	if asked := w.broker.wasAsked(); !slices.Contains(asked, "delete instance db") {
-		t.Errorf("the broker was asked %v", asked)
+	if requests := w.broker.requestLog(); !slices.Contains(requests, "delete instance db") {
+		t.Errorf("the broker was asked %v", requests)
 	}
 }
 
@@ -31,7 +31,7 @@ func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
 // read.
 func TestRouteBindingHidesSecrets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	b := services.Binding{GUID: "b", Type: services.RouteBinding, RouteService: "https://u:" + secretPassword + "@front.example.com/x?key=" + secretPassword}
 	if got := w.s.market.PresentRouteBinding(b).RouteServiceURL; strings.Contains(got, secretPassword) || !strings.Contains(got, "front.example.com/x") {
 		t.Errorf("address = %s", got)

@@ -20,7 +20,7 @@ import (
 // Clients can follow a managed service instance from creation to deletion.
 func TestServiceLife(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	more := `,"tags":["mine"],"parameters":{"hold":true},"metadata":{"labels":{"tier":"back"}}`
 	h := w.want(202, "POST", "/v3/service_instances", w.managed("db", "large", more), nil)
@@ -31,19 +31,19 @@ func TestServiceLife(t *testing.T) {
 	if got := db.LastOperation.Type + " " + db.LastOperation.State; got != "create in progress" {
 		t.Errorf("the last operation is %q", got)
 	}
-	wantError(t, w.ask("PATCH", "/v3/service_instances/"+db.GUID, `{"tags":[]}`), "CF-AsyncServiceInstanceOperationInProgress", "An operation for service instance db is in progress.")
+	wantError(t, w.request("PATCH", "/v3/service_instances/"+db.GUID, `{"tags":[]}`), "CF-AsyncServiceInstanceOperationInProgress", "An operation for service instance db is in progress.")
 	w.release()
 	w.complete(h)
-	golden(t, "service-instance", w.ask("GET", "/v3/service_instances/"+db.GUID, "").Body.Bytes())
-	golden(t, "service-instances", w.ask("GET", "/v3/service_instances?order_by=name&fields[service_plan]=guid,name,relationships.service_offering"+
+	golden(t, "service-instance", w.request("GET", "/v3/service_instances/"+db.GUID, "").Body.Bytes())
+	golden(t, "service-instances", w.request("GET", "/v3/service_instances?order_by=name&fields[service_plan]=guid,name,relationships.service_offering"+
 		"&fields[service_plan.service_offering]=guid,name,relationships.service_broker&fields[service_plan.service_offering.service_broker]=guid,name"+
 		"&fields[space]=name,guid&fields[space.organization]=name,guid", "").Body.Bytes())
-	golden(t, "service-parameters", w.ask("GET", "/v3/service_instances/"+db.GUID+"/parameters", "").Body.Bytes())
+	golden(t, "service-parameters", w.request("GET", "/v3/service_instances/"+db.GUID+"/parameters", "").Body.Bytes())
 
 	w.complete(w.want(202, "POST", "/v3/service_credential_bindings", boundTo(db.GUID, a.GUID, `,"name":"first"`), nil))
 	binding := w.bindings(db.GUID)[0]
-	golden(t, "service-binding", w.ask("GET", "/v3/service_credential_bindings/"+binding.GUID+"?include=app,service_instance", "").Body.Bytes())
-	golden(t, "service-binding-details", w.ask("GET", "/v3/service_credential_bindings/"+binding.GUID+"/details", "").Body.Bytes())
+	golden(t, "service-binding", w.request("GET", "/v3/service_credential_bindings/"+binding.GUID+"?include=app,service_instance", "").Body.Bytes())
+	golden(t, "service-binding-details", w.request("GET", "/v3/service_credential_bindings/"+binding.GUID+"/details", "").Body.Bytes())
 	w.complete(w.want(202, "POST", "/v3/service_credential_bindings", boundTo(db.GUID, "", `,"name":"mine"`), nil))
 
 	w.complete(w.want(202, "PATCH", "/v3/service_instances/"+db.GUID,
@@ -54,7 +54,7 @@ func TestServiceLife(t *testing.T) {
 	}
 	w.complete(w.want(202, "DELETE", "/v3/service_credential_bindings/"+binding.GUID, "", nil))
 	w.complete(w.want(202, "DELETE", "/v3/service_instances/"+db.GUID, "", nil))
-	wantError(t, w.ask("GET", "/v3/service_instances/"+db.GUID, ""), "CF-ResourceNotFound", "Service instance not found")
+	wantError(t, w.request("GET", "/v3/service_instances/"+db.GUID, ""), "CF-ResourceNotFound", "Service instance not found")
 	if left := w.bindings(db.GUID); len(left) > 0 {
 		t.Errorf("bindings are left: %+v", left)
 	}
@@ -66,9 +66,9 @@ func TestServiceLife(t *testing.T) {
 }
 
 // wantEvents checks for events of the types, and that none contains credentials.
-func (w *world) wantEvents(t *testing.T, types ...string) {
+func (w *testServer) wantEvents(t *testing.T, types ...string) {
 	t.Helper()
-	got := w.ask("GET", "/v3/audit_events?per_page=5000", "")
+	got := w.request("GET", "/v3/audit_events?per_page=5000", "")
 	if strings.Contains(got.Body.String(), secretPassword) {
 		t.Errorf("events have credentials: %s", got.Body)
 	}
@@ -86,12 +86,12 @@ func (w *world) wantEvents(t *testing.T, types ...string) {
 // The marketplace lists the available plans and offerings, with included resources.
 func TestMarketplace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	plan := w.plan("large")
-	golden(t, "service-plans", w.ask("GET", "/v3/service_plans?available=true&include=service_offering&fields[service_offering.service_broker]=name,guid"+
+	golden(t, "service-plans", w.request("GET", "/v3/service_plans?available=true&include=service_offering&fields[service_offering.service_broker]=name,guid"+
 		"&names=large&service_offering_names=database&space_guids="+w.space.GUID, "").Body.Bytes())
-	golden(t, "service-offering", w.ask("GET", "/v3/service_offerings/"+plan.Relationships.ServiceOffering.ID()+"?fields[service_broker]=name,guid", "").Body.Bytes())
-	golden(t, "service-brokers", w.ask("GET", "/v3/service_brokers", "").Body.Bytes())
+	golden(t, "service-offering", w.request("GET", "/v3/service_offerings/"+plan.Relationships.ServiceOffering.ID()+"?fields[service_broker]=name,guid", "").Body.Bytes())
+	golden(t, "service-brokers", w.request("GET", "/v3/service_brokers", "").Body.Bytes())
 	for path, want := range map[string]int{
 		"/v3/service_plans?service_offering_names=nonesuch":          0,
 		"/v3/service_plans?service_broker_names=dew":                 3,
@@ -114,14 +114,14 @@ func TestMarketplace(t *testing.T) {
 		"/v3/service_plans?available=maybe", "/v3/service_plans?include=broker", "/v3/service_plans?fields[service_offering.service_broker]=url",
 		"/v3/service_instances?type=both", "/v3/service_credential_bindings?type=route", "/v3/service_instances?fields[space]=colour",
 	} {
-		wantError(t, w.ask("GET", query, ""), "CF-BadQueryParameter", "The query parameter is invalid")
+		wantError(t, w.request("GET", query, ""), "CF-BadQueryParameter", "The query parameter is invalid")
 	}
 }
 
 // Without a token, the marketplace lists the public plans, unless it is hidden.
 func TestMarketplaceWithoutToken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.want(200, "PATCH", "/v3/service_plans/"+w.plan("large").GUID+"/visibility", `{"type":"admin"}`, nil)
 	for path, want := range map[string]int{
 		"/v3/service_plans?names=small,large": 1, "/v3/service_plans/" + w.plan("large").GUID: -404, "/v3/service_offerings?names=database": 1,
@@ -140,14 +140,14 @@ func TestMarketplaceWithoutToken(t *testing.T) {
 // nothing is created.
 func TestServiceRefusals(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	db := w.makeService("db")
 	var ups v3.ServiceInstance
 	w.want(201, "POST", "/v3/service_instances", w.provided("ups", `,"credentials":{"a":"b"}`), &ups)
 	w.complete(w.want(202, "POST", "/v3/service_credential_bindings", boundTo(db.GUID, a.GUID, ""), nil))
 	w.complete(w.want(202, "POST", "/v3/service_credential_bindings", boundTo(db.GUID, "", `,"name":"k"`), nil))
-	before := w.ask("GET", "/v3/service_instances", "").Body.String() + w.ask("GET", "/v3/service_credential_bindings", "").Body.String()
+	before := w.request("GET", "/v3/service_instances", "").Body.String() + w.request("GET", "/v3/service_credential_bindings", "").Body.String()
 	at := func(guid string) string { return "/v3/service_instances/" + guid }
 	binds, makes := "/v3/service_credential_bindings", "/v3/service_instances"
 	for _, c := range []struct{ method, path, body, detail string }{
@@ -175,17 +175,17 @@ func TestServiceRefusals(t *testing.T) {
 		{"POST", binds, boundTo(db.GUID, a.GUID, `,"strategy":"often"`), "Strategy must be one of"},
 		{"POST", binds, strings.Replace(boundTo(db.GUID, a.GUID, ""), `"app","rel`, `"x","rel`, 1), "Type must be one of 'app', 'key'"},
 	} {
-		got := w.ask(c.method, c.path, c.body)
+		got := w.request(c.method, c.path, c.body)
 		if got.Code != 422 {
 			t.Errorf("%s %s %s = %d %s, want 422", c.method, c.path, c.body, got.Code, got.Body)
 			continue
 		}
 		wantError(t, got, "CF-UnprocessableEntity", c.detail)
 	}
-	if got := w.ask("POST", makes, `{"type":`); got.Code != 400 {
+	if got := w.request("POST", makes, `{"type":`); got.Code != 400 {
 		t.Errorf("what is no JSON = %d %s, want 400", got.Code, got.Body)
 	}
-	after := w.ask("GET", "/v3/service_instances", "").Body.String() + w.ask("GET", "/v3/service_credential_bindings", "").Body.String()
+	after := w.request("GET", "/v3/service_instances", "").Body.String() + w.request("GET", "/v3/service_credential_bindings", "").Body.String()
 	if diff := cmp.Diff(after, before); diff != "" {
 		t.Errorf("a refusal left something:\n%s", diff)
 	}
@@ -194,7 +194,7 @@ func TestServiceRefusals(t *testing.T) {
 // The error message of a broker is in the job and in the last operation.
 func TestBrokerRefuses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := w.finish(w.want(202, "POST", "/v3/service_instances", w.managed("db", "small", `,"parameters":{"fail":"no room left"}`), nil))
 	if j.State != v3.JobFailed || len(j.Errors) != 1 || !strings.Contains(j.Errors[0].Detail, "no room left") {
 		t.Errorf("job = %+v", j)
@@ -208,14 +208,14 @@ func TestBrokerRefuses(t *testing.T) {
 
 func TestUserProvided(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	var ups v3.ServiceInstance
 	body := w.provided("ups", `,"credentials":{"password":"`+secretPassword+`"},"syslog_drain_url":"syslog://logs.example.com:514","route_service_url":"https://front.example.com","tags":["x"]`)
 	w.want(201, "POST", "/v3/service_instances", body, &ups)
 	at := "/v3/service_instances/" + ups.GUID
-	golden(t, "service-user-provided", w.ask("GET", at, "").Body.Bytes())
-	if got := w.ask("GET", at+"/credentials", "").Body.String(); strings.TrimSpace(got) != `{"password":"`+secretPassword+`"}` {
+	golden(t, "service-user-provided", w.request("GET", at, "").Body.Bytes())
+	if got := w.request("GET", at+"/credentials", "").Body.String(); strings.TrimSpace(got) != `{"password":"`+secretPassword+`"}` {
 		t.Errorf("credentials = %s", got)
 	}
 	w.want(200, "PATCH", at, `{"credentials":{"a":"b"},"syslog_drain_url":null,"tags":[]}`, nil)
@@ -232,7 +232,7 @@ func TestUserProvided(t *testing.T) {
 // A manifest binds services, lists the bindings, and reports missing services by name.
 func TestManifestServices(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.makeService("db")
 	w.want(201, "POST", "/v3/service_instances", w.provided("ups", ""), nil)
 	at := "/v3/spaces/" + w.space.GUID
@@ -250,7 +250,7 @@ func TestManifestServices(t *testing.T) {
 	if got := w.bindings(db.GUID); len(got) != 1 || *got[0].Name != "main" || got[0].LastOperation.State != "succeeded" {
 		t.Errorf("bindings = %+v", got)
 	}
-	text := w.ask("GET", "/v3/apps/"+a.GUID+"/manifest", "").Body.String()
+	text := w.request("GET", "/v3/apps/"+a.GUID+"/manifest", "").Body.String()
 	if !strings.Contains(text, "services:\n  - name: ups") || !strings.Contains(text, "binding_name: main") {
 		t.Errorf("manifest = %s", text)
 	}
@@ -271,9 +271,9 @@ func TestManifestServices(t *testing.T) {
 
 // Deleting an app or space deletes its bindings and service instances through their
 // brokers.
-func TestDeletionTakesServicesAlong(t *testing.T) {
+func TestDeletionDeletesServices(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	db := w.makeService("db")
 	a := w.createApp("shop")
 	w.complete(w.want(202, "POST", "/v3/service_credential_bindings", boundTo(db.GUID, a.GUID, ""), nil))
@@ -286,17 +286,17 @@ func TestDeletionTakesServicesAlong(t *testing.T) {
 	if w.want(200, "GET", "/v3/service_instances", "", &page); len(page.Resources) > 0 {
 		t.Errorf("services are left: %s", page.Resources)
 	}
-	asked := w.broker.wasAsked()
+	requests := w.broker.requestLog()
 	for _, want := range []string{"delete binding", "delete instance db"} {
-		if !slices.Contains(asked, want) {
-			t.Errorf("the broker was asked %v, want %q", asked, want)
+		if !slices.Contains(requests, want) {
+			t.Errorf("the broker was asked %v, want %q", requests, want)
 		}
 	}
 }
 
 func TestAppBindingsSinceStaging(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	for _, name := range []string{"old", "new"} {
 		var i v3.ServiceInstance
@@ -320,31 +320,31 @@ func TestAppBindingsSinceStaging(t *testing.T) {
 
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	db := w.makeService("db")
 	at := "/dew/v1/service_instances/" + db.GUID + "/snapshots"
 	for range 2 {
 		w.complete(w.want(202, "POST", at, "", nil))
 	}
-	golden(t, "service-snapshots", w.ask("GET", at, "").Body.Bytes())
+	golden(t, "service-snapshots", w.request("GET", at, "").Body.Bytes())
 	w.complete(w.want(202, "POST", at+"/snapshot-1/restore", "", nil))
 	if got := w.c.Snapshots.(*fakeSnapshots).restored; !slices.Equal(got, []string{db.GUID + "/snapshot-1"}) {
 		t.Errorf("restored %v", got)
 	}
-	wantError(t, w.ask("POST", at+"/nonesuch/restore", ""), "CF-ResourceNotFound", "Snapshot not found")
+	wantError(t, w.request("POST", at+"/nonesuch/restore", ""), "CF-ResourceNotFound", "Snapshot not found")
 	w.want(204, "DELETE", at+"/snapshot-1", "", nil)
 	var ups v3.ServiceInstance
 	w.want(201, "POST", "/v3/service_instances", w.provided("ups", ""), &ups)
-	wantError(t, w.ask("POST", "/dew/v1/service_instances/"+ups.GUID+"/snapshots", ""), "CF-UnprocessableEntity", "only for service instances of the built-in service broker")
+	wantError(t, w.request("POST", "/dew/v1/service_instances/"+ups.GUID+"/snapshots", ""), "CF-UnprocessableEntity", "only for service instances of the built-in service broker")
 }
 
 // The log of a service instance's server is visible to developers of its space.
 func TestServiceStream(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	db := w.makeService("db")
 	w.print(db.GUID, "ready to accept connections")
-	got := w.ask("GET", "/stream/v1/services/"+db.GUID+"?follow=false", "")
+	got := w.request("GET", "/stream/v1/services/"+db.GUID+"?follow=false", "")
 	if got.Code != 200 || !strings.Contains(got.Body.String(), "ready to accept connections") {
 		t.Errorf("stream = %d %s", got.Code, got.Body)
 	}
@@ -360,7 +360,7 @@ func TestServiceStream(t *testing.T) {
 // space.
 func TestSharing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	db := w.makeService("db")
 	there := must(w.c.Registry.PutSpace(app.Space{Name: "there", Org: w.space.Org}))(t)
 	guest := w.user("guest")
@@ -373,9 +373,9 @@ func TestSharing(t *testing.T) {
 	}
 	shared := at + "/relationships/shared_spaces"
 	w.want(200, "PATCH", "/v3/feature_flags/service_instance_sharing", `{"enabled":true}`, nil)
-	wantError(t, w.ask("POST", shared, `{"data":[{"guid":"nonesuch"}]}`), "CF-UnprocessableEntity", "Ensure the spaces exist")
+	wantError(t, w.request("POST", shared, `{"data":[{"guid":"nonesuch"}]}`), "CF-UnprocessableEntity", "Ensure the spaces exist")
 	w.want(200, "POST", shared, `{"data":[{"guid":"`+there.GUID+`"}]}`, nil)
-	golden(t, "shared-spaces", w.ask("GET", shared+"?fields[space]=guid,name,relationships.organization&fields[space.organization]=guid,name", "").Body.Bytes())
+	golden(t, "shared-spaces", w.request("GET", shared+"?fields[space]=guid,name,relationships.organization&fields[space.organization]=guid,name", "").Body.Bytes())
 	if got := w.as(token, "GET", at, ""); got.Code != 200 {
 		t.Errorf("when it is shared = %d %s, want 200", got.Code, got.Body)
 	}
@@ -402,12 +402,12 @@ func TestSharing(t *testing.T) {
 // Brokers can be registered, and their plans can be made visible to orgs.
 func TestServiceBrokersAndAccess(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	body := `{"name":"other","url":"https://broker.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"` + secretPassword + `"}}}`
 	w.complete(w.want(202, "POST", "/v3/service_brokers", body, nil))
-	wantError(t, w.ask("POST", "/v3/service_brokers", body), "CF-UnprocessableEntity", "Name must be unique")
-	wantError(t, w.ask("POST", "/v3/service_brokers", `{"name":"x","url":"https://x.example.com","authentication":{"type":"bearer"}}`), "CF-UnprocessableEntity", "authentication.type")
-	if got := w.ask("GET", "/v3/service_brokers", "").Body.String(); strings.Contains(got, secretPassword) {
+	wantError(t, w.request("POST", "/v3/service_brokers", body), "CF-UnprocessableEntity", "Name must be unique")
+	wantError(t, w.request("POST", "/v3/service_brokers", `{"name":"x","url":"https://x.example.com","authentication":{"type":"bearer"}}`), "CF-UnprocessableEntity", "authentication.type")
+	if got := w.request("GET", "/v3/service_brokers", "").Body.String(); strings.Contains(got, secretPassword) {
 		t.Errorf("the list has a password: %s", got)
 	}
 	developer := w.user("dora")
@@ -434,7 +434,7 @@ func TestServiceBrokersAndAccess(t *testing.T) {
 	if got := w.as(token, "POST", at, `{"type":"public"}`); got.Code != 403 {
 		t.Errorf("visibility by a developer = %d %s, want 403", got.Code, got.Body)
 	}
-	golden(t, "plan-visibility", w.ask("GET", at, "").Body.Bytes())
+	golden(t, "plan-visibility", w.request("GET", at, "").Body.Bytes())
 	w.want(204, "DELETE", at+"/"+w.space.Org, "", nil)
 	w.want(200, "PATCH", at, `{"type":"public"}`, nil)
 	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed("theirs", "other-small", ""), nil))
@@ -442,12 +442,12 @@ func TestServiceBrokersAndAccess(t *testing.T) {
 	var offering v3.ServiceOffering
 	w.want(200, "GET", "/v3/service_offerings/"+broker, "", &offering)
 	brokerAt := "/v3/service_brokers/" + offering.Relationships.ServiceBroker.ID()
-	if got := w.ask("DELETE", brokerAt, ""); got.Code != 422 {
+	if got := w.request("DELETE", brokerAt, ""); got.Code != 422 {
 		t.Errorf("deleting a broker with instances = %d %s, want 422", got.Code, got.Body)
 	}
 	w.want(204, "DELETE", "/v3/service_offerings/"+broker+"?purge=true", "", nil)
 	w.complete(w.want(202, "DELETE", brokerAt, "", nil))
-	if got := w.ask("DELETE", "/v3/service_brokers/dew", ""); got.Code != 422 && got.Code != 403 {
+	if got := w.request("DELETE", "/v3/service_brokers/dew", ""); got.Code != 422 && got.Code != 403 {
 		t.Errorf("deleting the built-in broker = %d %s", got.Code, got.Body)
 	}
 }
@@ -455,7 +455,7 @@ func TestServiceBrokersAndAccess(t *testing.T) {
 // Every failed job has an error, because clients crash without one.
 func TestOperationJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	for i, more := range []string{`,"parameters":{"fail":"x"}`, ``} {
 		h := w.want(202, "POST", "/v3/service_instances", w.managed(fmt.Sprintf("db-%d", i), "small", more), nil)
 		j := w.finish(h)
@@ -474,7 +474,7 @@ func TestOperationJobs(t *testing.T) {
 // warning. Keeping the plan or using a free one does not.
 func TestPaidPlanWarning(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	const want = "Attention: The plan `large` of service offering `database` is not free.  The instance `db` will incur a cost.  " +
 		"Contact your administrator if you think this is in error."
 	warned := func(what string, h http.Header, want string) {

@@ -14,13 +14,13 @@ import (
 // When a user loses the permission to read a log, the server closes their open stream.
 func TestStreamRightsEnd(t *testing.T) {
 	t.Parallel()
-	for name, withdraw := range map[string]func(w *world, role auth.Role) error{
-		"role":    func(w *world, role auth.Role) error { return w.c.Roles.Delete(role.GUID) },
-		"account": func(w *world, role auth.Role) error { return w.c.Auth.Accounts().DeleteUser(role.User) },
+	for name, withdraw := range map[string]func(w *testServer, role auth.Role) error{
+		"role":    func(w *testServer, role auth.Role) error { return w.c.Roles.Delete(role.GUID) },
+		"account": func(w *testServer, role auth.Role) error { return w.c.Auth.Accounts().DeleteUser(role.User) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestServer(t)
 			w.s.logs.Beat = time.Millisecond
 			a := w.createApp("shop")
 			role := w.grant(w.user("ada"), auth.SpaceAuditor, w.space.GUID)
@@ -32,7 +32,7 @@ func TestStreamRightsEnd(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				w.door.ServeHTTP(&pipeWriter{header: http.Header{}, w: writing}, r)
+				w.listener.ServeHTTP(&pipeWriter{header: http.Header{}, w: writing}, r)
 			}()
 			beats := make(chan struct{}, 1)
 			go func() {
@@ -71,7 +71,7 @@ func (p *pipeWriter) Flush()                      {}
 // A stream that can get no more lines stops, even if the client requested to follow.
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.s.logs.Beat = time.Millisecond
 	a := w.createApp("shop")
 	w.print(a.GUID, "one")
@@ -79,7 +79,7 @@ func TestStreamEnds(t *testing.T) {
 		"until a time that comes":   "until=" + time.Now().Add(50*time.Millisecond).UTC().Format(time.RFC3339Nano),
 		"until a time that is past": "until=2001-01-01T00:00:00Z",
 	} {
-		got := w.ask(http.MethodGet, "/stream/v1/apps/"+a.GUID+"?"+query, "")
+		got := w.request(http.MethodGet, "/stream/v1/apps/"+a.GUID+"?"+query, "")
 		if !strings.HasSuffix(got.Body.String(), "event: end\ndata: {}\n\n") {
 			t.Errorf("%s: %d %q, want its end", name, got.Code, got.Body)
 		}

@@ -19,7 +19,7 @@ import (
 // refused and change nothing.
 func TestUnclearBodies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	space := `"relationships":{"space":{"data":{"guid":"` + w.space.GUID + `"}}}`
 	for _, tt := range []struct{ method, path, body, detail string }{
@@ -58,7 +58,7 @@ func TestUnclearBodies(t *testing.T) {
 // URLs and manifests are accepted without changes or refused.
 func TestUnclearText(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	for path, title := range map[string]string{
 		"/v3/apps?names=%FF":                      v3.TitleBadQuery,
@@ -90,7 +90,7 @@ func TestUnclearText(t *testing.T) {
 // the server that it called.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.NotFound(rw, r) })
 	rate := inbound.Rate{Patience: 100 * time.Millisecond, BytesPerSecond: 500}
 	server := httptest.NewServer(rate.Bodies(w.local))
@@ -104,22 +104,22 @@ func TestSlowBodies(t *testing.T) {
 		{"/uaa/oauth/token", "Content-Type: application/x-www-form-urlencoded", `"error":"invalid_request"`},
 		{"/uaa/Users", "Content-Type: application/json", `"error":"invalid_request"`},
 	} {
-		status, body := dripped(t, server.Listener.Addr().String(), tt.path, tt.header)
+		status, body := sendSlowly(t, server.Listener.Addr().String(), tt.path, tt.header)
 		if status != http.StatusRequestTimeout || !strings.Contains(body, tt.says) {
 			t.Errorf("%s: %d %s, want 408 and %s", tt.path, status, body, tt.says)
 		}
 	}
 }
 
-func packageOf(w *world, a v3.App) string {
+func packageOf(w *testServer, a v3.App) string {
 	w.t.Helper()
 	var p v3.Package
 	w.want(201, "POST", "/v3/packages", `{"type":"bits","relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`, &p)
 	return p.GUID
 }
 
-// dripped sends a body byte by byte, one every 10 ms, until a response arrives.
-func dripped(t *testing.T, address, path, header string) (int, string) {
+// sendSlowly sends a body byte by byte, one every 10 ms, until a response arrives.
+func sendSlowly(t *testing.T, address, path, header string) (int, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
 	if err != nil {

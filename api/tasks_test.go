@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-func (w *world) createTask(appGUID, body string) v3.Task {
+func (w *testServer) createTask(appGUID, body string) v3.Task {
 	w.t.Helper()
 	var out v3.Task
 	w.want(http.StatusAccepted, "POST", "/v3/apps/"+appGUID+"/tasks", body, &out)
@@ -23,7 +23,7 @@ func (w *world) createTask(appGUID, body string) v3.Task {
 // A task that a client attaches to runs a shell if it names no command.
 func TestAttachedTask(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
 	for body, want := range map[string]string{`{"attach":true}`: app.ShellCommand, `{"attach":true,"command":"ls"}`: "ls", `{"command":"ls"}`: "ls"} {
@@ -36,12 +36,12 @@ func TestAttachedTask(t *testing.T) {
 
 func TestCreateTask(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
-	wantError(t, w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x"}`), "CF-UnprocessableEntity",
+	wantError(t, w.request("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x"}`), "CF-UnprocessableEntity",
 		"Task must have a droplet. Specify droplet or assign current droplet to app.")
 	d := w.giveDroplet(a.GUID, map[string]string{"web": "serve", "task": "migrate"})
-	got := w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", `{"name":"migrate","command":"rake","memory_in_mb":64,"disk_in_mb":"128",
+	got := w.request("POST", "/v3/apps/"+a.GUID+"/tasks", `{"name":"migrate","command":"rake","memory_in_mb":64,"disk_in_mb":"128",
 		"log_rate_limit_in_bytes_per_second":1024,"user":"vcap","metadata":{"labels":{"a":"b"}}}`)
 	if got.Code != http.StatusAccepted {
 		t.Fatalf("create = %d %s", got.Code, got.Body)
@@ -65,9 +65,9 @@ func TestCreateTask(t *testing.T) {
 		`{"command":"x","colour":"red"}`:                             {"CF-UnprocessableEntity", "Unknown field(s): 'colour'"},
 		`{"command":"x","metadata":{"labels":{"a":"not a label!"}}}`: {"CF-UnprocessableEntity", "metadata.labels[a]"},
 	} {
-		wantError(t, w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", body), want[0], want[1])
+		wantError(t, w.request("POST", "/v3/apps/"+a.GUID+"/tasks", body), want[0], want[1])
 	}
-	wantError(t, w.ask("POST", "/v3/apps/nonesuch/tasks", `{"command":"x"}`), "CF-ResourceNotFound", "App not found")
+	wantError(t, w.request("POST", "/v3/apps/nonesuch/tasks", `{"command":"x"}`), "CF-ResourceNotFound", "App not found")
 	if n := len(must(w.c.Registry.TasksOf(a.GUID))(t)); n != 2 {
 		t.Errorf("%d tasks after refusals, want 2", n)
 	}
@@ -76,13 +76,13 @@ func TestCreateTask(t *testing.T) {
 // Fields that a body omits come from the process that it names.
 func TestTaskTemplate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, map[string]string{"web": "serve", "task": "migrate"})
 	rate := int64(512)
 	p := must(w.c.Registry.PutProcess(app.Process{App: a.GUID, Type: "batch", MemoryMB: 77, DiskMB: 88, LogRate: &rate}))(t)
 	body := `"template":{"process":{"guid":"` + p.GUID + `"}}`
-	wantError(t, w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", "{"+body+"}"), "CF-UnprocessableEntity", "process 'batch' has no command")
+	wantError(t, w.request("POST", "/v3/apps/"+a.GUID+"/tasks", "{"+body+"}"), "CF-UnprocessableEntity", "Process 'batch' has no start command for the task")
 	if got := w.createTask(a.GUID, `{"command":"own",`+body+"}"); got.Command != "own" || got.MemoryInMB != 77 || got.DiskInMB != 88 || got.LogRateLimit != 512 {
 		t.Errorf("a command beside a template = %+v", got)
 	}
@@ -92,16 +92,16 @@ func TestTaskTemplate(t *testing.T) {
 	}
 	other := w.createApp("other")
 	w.giveDroplet(other.GUID, nil)
-	wantError(t, w.ask("POST", "/v3/apps/"+other.GUID+"/tasks", "{"+body+"}"), "CF-ResourceNotFound", "Process not found")
+	wantError(t, w.request("POST", "/v3/apps/"+other.GUID+"/tasks", "{"+body+"}"), "CF-ResourceNotFound", "Process not found")
 	// A droplet of another app cannot be used.
-	wantError(t, w.ask("POST", "/v3/apps/"+other.GUID+"/tasks", `{"command":"x","droplet_guid":"droplet-of-`+a.GUID+`"}`), "CF-ResourceNotFound", "Droplet not found")
+	wantError(t, w.request("POST", "/v3/apps/"+other.GUID+"/tasks", `{"command":"x","droplet_guid":"droplet-of-`+a.GUID+`"}`), "CF-ResourceNotFound", "Droplet not found")
 }
 
 // A task of an image runs as the user that the image names, and cannot choose another
 // one.
 func TestTaskOfImage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	guid := w.giveDroplet(a.GUID, nil)
 	for user, want := range map[string]string{"nginx": "nginx", "": ""} {
@@ -113,12 +113,12 @@ func TestTaskOfImage(t *testing.T) {
 			t.Errorf("user of an image with user %q = %v", user, got.User)
 		}
 	}
-	wantError(t, w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x","user":"vcap"}`), "CF-UnprocessableEntity", "user cannot be set for a Docker image")
+	wantError(t, w.request("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x","user":"vcap"}`), "CF-UnprocessableEntity", "user cannot be set for a Docker image")
 }
 
 func TestCancelTask(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, nil)
 	for _, call := range [][2]string{{"PUT", "/cancel"}, {"POST", "/actions/cancel"}} {
@@ -131,13 +131,13 @@ func TestCancelTask(t *testing.T) {
 		// Repeating it is not an error.
 		w.want(http.StatusAccepted, call[0], "/v3/tasks/"+task.GUID+call[1], "", nil)
 		must(w.c.Registry.UpdateTask(task.GUID, func(t *app.Task) error { t.State, t.Failure = app.TaskFailed, "task was cancelled"; return nil }))(t)
-		wantError(t, w.ask(call[0], "/v3/tasks/"+task.GUID+call[1], ""), "CF-UnprocessableEntity", "Task state is FAILED and therefore cannot be canceled")
+		wantError(t, w.request(call[0], "/v3/tasks/"+task.GUID+call[1], ""), "CF-UnprocessableEntity", "Task state is FAILED and therefore cannot be canceled")
 		w.want(http.StatusOK, "GET", "/v3/tasks/"+task.GUID, "", &got)
 		if got.Result.FailureReason == nil || *got.Result.FailureReason != "task was cancelled" {
 			t.Errorf("result = %+v", got.Result)
 		}
 	}
-	wantError(t, w.ask("PUT", "/v3/tasks/nonesuch/cancel", ""), "CF-ResourceNotFound", "Task not found")
+	wantError(t, w.request("PUT", "/v3/tasks/nonesuch/cancel", ""), "CF-ResourceNotFound", "Task not found")
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?types=audit.app.task.create,audit.app.task.cancel&target_guids="+a.GUID, "", &events)
 	if got := eventTypes(events.Resources); len(got) != 6 || !slices.Contains(got, "audit.app.task.cancel") {
@@ -150,7 +150,7 @@ func TestCancelTask(t *testing.T) {
 
 func TestListTasks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a, b := w.createApp("shop"), w.createApp("other")
 	for _, one := range []v3.App{a, b} {
 		w.giveDroplet(one.GUID, nil)
@@ -172,8 +172,8 @@ func TestListTasks(t *testing.T) {
 			t.Errorf("%s has %d, want %d", query, len(got.Resources), want)
 		}
 	}
-	wantError(t, w.ask("GET", "/v3/tasks?sequence_ids=1", ""), "CF-BadQueryParameter", "sequence_ids")
-	wantError(t, w.ask("GET", "/v3/apps/"+a.GUID+"/tasks?app_guids=x", ""), "CF-BadQueryParameter", "app_guids")
+	wantError(t, w.request("GET", "/v3/tasks?sequence_ids=1", ""), "CF-BadQueryParameter", "sequence_ids")
+	wantError(t, w.request("GET", "/v3/apps/"+a.GUID+"/tasks?app_guids=x", ""), "CF-BadQueryParameter", "app_guids")
 	w.finish(w.want(202, "DELETE", "/v3/apps/"+a.GUID, "", nil))
 	var left v3.List[v3.Task]
 	w.want(200, "GET", "/v3/tasks", "", &left)
@@ -185,7 +185,7 @@ func TestListTasks(t *testing.T) {
 // Commands can contain passwords: users who cannot read secrets do not see them.
 func TestTaskSecrets(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	for who, want := range map[string]string{"space_developer": "x", "space_auditor": "", "space_supporter": "", "admin": "x"} {
 		for _, path := range []string{"/v3/tasks", "/v3/apps/" + h.app + "/tasks"} {
 			var got v3.List[v3.Task]

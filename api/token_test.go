@@ -18,7 +18,7 @@ import (
 // changed.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	var got v3.Credentials
 	w.want(200, "GET", "/dew/v1/credentials", "", &got)
 	if got.API != publicURL || got.Username != "admin" || got.Password == "" {
@@ -52,23 +52,23 @@ func TestCredentials(t *testing.T) {
 
 // The authorization server is reachable over the socket and the listener. Over the
 // socket, all users are its administrators.
-func TestAccountsBehindBothDoors(t *testing.T) {
+func TestUAAOverSocketAndListener(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	if got := w.as("", "GET", "/uaa/login", ""); got.Code != 200 {
 		t.Errorf("GET /uaa/login = %d %s, want 200", got.Code, got.Body)
 	}
 	if got := w.as("", "GET", "/uaa/Users", ""); got.Code != 401 {
 		t.Errorf("GET /uaa/Users of a stranger = %d %s, want 401", got.Code, got.Body)
 	}
-	if got := w.ask("GET", "/uaa/Users", ""); got.Code != 200 || !strings.Contains(got.Body.String(), `"admin"`) {
+	if got := w.request("GET", "/uaa/Users", ""); got.Code != 200 || !strings.Contains(got.Body.String(), `"admin"`) {
 		t.Errorf("GET /uaa/Users at the socket = %d %s, want admin", got.Code, got.Body)
 	}
 }
 
 func TestBearer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.user("root", auth.ScopeAdmin)
 	token := w.login("root")
 	for header, want := range map[string]int{
@@ -79,7 +79,7 @@ func TestBearer(t *testing.T) {
 		r.Host = "localhost"
 		r.Header["Authorization"] = []string{header}
 		got := httptest.NewRecorder()
-		w.door.ServeHTTP(got, r)
+		w.listener.ServeHTTP(got, r)
 		if got.Code != want {
 			t.Errorf("Authorization: %.20q = %d, want %d", header, got.Code, want)
 		}
@@ -89,7 +89,7 @@ func TestBearer(t *testing.T) {
 // A request with a token is recorded under the name of its user.
 func TestBearerIsActor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	ann := w.user("ann")
 	w.grant(ann, auth.SpaceDeveloper, w.space.GUID)
 	got := w.as(w.login("ann"), "POST", "/v3/apps", `{"name":"shop","relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}}}}`)
@@ -101,12 +101,12 @@ func TestBearerIsActor(t *testing.T) {
 	}
 }
 
-func TestRootTellsSSHDoor(t *testing.T) {
+func TestRootHasSSHEndpoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	c := w.c
 	c.Metrics, c.SSH = nil, &platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "abc"}
-	got := asVisitor(must(New(c))(t).Handler(), "", "GET", "/", "")
+	got := requestWithToken(must(New(c))(t).Handler(), "", "GET", "/", "")
 	root := must(rest.DecodeBytes[v3.Root](got.Body.Bytes()))(t)
 	want := v3.RootLink{Href: "127.0.0.1:2222", Meta: v3.RootMeta{HostKeyFingerprint: "abc", OAuthClient: "ssh-proxy"}}
 	if root.Links.AppSSH == nil || *root.Links.AppSSH != want {
@@ -119,9 +119,9 @@ type brokenBody struct{ io.Reader }
 
 func (brokenBody) Close() error { return errors.New("broken") }
 
-func TestAnswers(t *testing.T) {
+func TestTokenResponses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	serve := func(a rest.Answer) (got *httptest.ResponseRecorder, aborted bool) {
 		got = httptest.NewRecorder()
 		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // net/http compares it so

@@ -24,7 +24,7 @@ func apiLine(line string) logstream.Envelope {
 // image must have the docker lifecycle or be refused.
 func TestImageApps(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	const manifest = "applications:\n- name: boxed\n  docker: {image: \"127.0.0.1:1/boxed:1\", username: clerk}\n  default-route: true\n"
 	apply := "/v3/spaces/" + g.space + "/actions/apply_manifest"
 	answer, _ := g.dora.want(http.StatusForbidden, "POST", apply, manifest)
@@ -63,7 +63,7 @@ func TestImageApps(t *testing.T) {
 // time.
 func TestManifestMakesTheAppAndOneRoute(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	if again := g.app("site", ""); again != a {
 		t.Errorf("the second time the app is %s, want %s", again, a)
@@ -84,13 +84,13 @@ func TestManifestMakesTheAppAndOneRoute(t *testing.T) {
 // refused, and nothing changes.
 func TestDeploymentIsListedOrRefused(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	list := g.dora.get("/v3/deployments?app_guids=" + a + "&order_by=-created_at&page=1&per_page=1&status_values=ACTIVE")
 	if rs, ok := list["resources"].([]any); !ok || len(rs) != 0 {
 		t.Errorf("deployments = %v, want none", list)
 	}
-	got := g.dora.ask("POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+a+
+	got := g.dora.request("POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+a+
 		`"}}},"options":{"web_instances":2,"memory_in_mb":1024,"disk_in_mb":null,"log_rate_limit_in_bytes_per_second":null}}`)
 	var answer map[string]any
 	if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil {
@@ -106,7 +106,7 @@ func TestDeploymentIsListedOrRefused(t *testing.T) {
 
 // create-space assigns both space roles, and the org role twice. The command would fail
 // if the server had already assigned one.
-func TestCreateSpaceGivesRolesItself(t *testing.T) {
+func TestCreateSpaceAssignsRoles(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	admin := p.admin()
@@ -114,7 +114,7 @@ func TestCreateSpaceGivesRolesItself(t *testing.T) {
 	space, _ := admin.want(http.StatusCreated, "POST", "/v3/spaces", `{"name":"garden","relationships":{"organization":{"data":{"guid":"`+text(t, org, "guid")+`"}}}}`)
 	for i, kind := range []string{"space_manager", "space_developer"} {
 		user := `"user":{"data":{"username":"admin","origin":"uaa"}}`
-		got := admin.ask("POST", "/v3/roles", `{"type":"organization_user","relationships":{"organization":{"data":{"guid":"`+text(t, org, "guid")+`"}},`+user+`}}`)
+		got := admin.request("POST", "/v3/roles", `{"type":"organization_user","relationships":{"organization":{"data":{"guid":"`+text(t, org, "guid")+`"}},`+user+`}}`)
 		already := got.Code == http.StatusUnprocessableEntity && regexp.MustCompile(`User 'admin' already has '[^']+' role`).MatchString(got.Body.String())
 		if got.Code != http.StatusCreated && !already {
 			t.Errorf("membership %d: %d %s", i, got.Code, got.Body)
@@ -125,9 +125,9 @@ func TestCreateSpaceGivesRolesItself(t *testing.T) {
 
 // The client decides whether start must stage by the newest package and its staged
 // droplets.
-func TestNewestPackageTellsWhetherToStage(t *testing.T) {
+func TestNewestPackageShowsWhetherToStage(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	newest := func() string {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestNewestPackageTellsWhetherToStage(t *testing.T) {
 // The client aborts a push if this endpoint returns a well-formed 404.
 func TestManifestDiffIsAnswered(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	path := "/v3/spaces/" + g.space + "/manifest_diff"
 	const manifest = "applications:\n- name: site\n  memory: 64M\n"
 	answer, _ := g.dora.want(http.StatusAccepted, "POST", path, manifest)
@@ -171,10 +171,10 @@ func TestManifestDiffIsAnswered(t *testing.T) {
 // The client aborts a push if a match has no mode. If all files match, it sends no zip.
 func TestMatchedResourcesHaveModes(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	const known = `{"path":"hello.txt","mode":"644","checksum":{"value":"f572d396fae9206628714fb2ce00f72e94f2258f"},"size_in_bytes":6}`
-	ask := func() []any {
+	matchResources := func() []any {
 		t.Helper()
 		answer, _ := g.dora.want(http.StatusCreated, "POST", "/v3/resource_matches", `{"resources":[`+known+`]}`)
 		list, ok := answer["resources"].([]any)
@@ -183,11 +183,11 @@ func TestMatchedResourcesHaveModes(t *testing.T) {
 		}
 		return list
 	}
-	if n := len(ask()); n != 0 {
+	if n := len(matchResources()); n != 0 {
 		t.Errorf("%d matches before anything was pushed", n)
 	}
 	g.packaged(a)
-	list := ask()
+	list := matchResources()
 	if len(list) != 1 {
 		t.Fatalf("matches = %v, want hello.txt", list)
 	}
@@ -202,9 +202,9 @@ func TestMatchedResourcesHaveModes(t *testing.T) {
 
 // The client detects the format of the fingerprint by its length, and connects to the
 // address as it is.
-func TestSSHDoorHasItsForm(t *testing.T) {
+func TestSSHEndpointFormat(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	root := g.dora.get("/")
 	if href := text(t, root, "links.app_ssh.href"); href != "127.0.0.1:2222" {
 		t.Errorf("href = %q, want host:port without a scheme", href)
@@ -234,7 +234,7 @@ func TestSSHDoorHasItsForm(t *testing.T) {
 	closed.ServeHTTP(out, r)
 	var without map[string]any
 	if err := json.Unmarshal(out.Body.Bytes(), &without); err != nil || at(t, without, "links.app_ssh") != nil {
-		t.Errorf("without a door: %s, want null", out.Body)
+		t.Errorf("without an SSH server: %s, want null", out.Body)
 	}
 }
 
@@ -259,14 +259,14 @@ func TestHeadersThatMeanNothingAreTolerated(t *testing.T) {
 // option that is null.
 func TestRoutesNameOnlyAppsThatAreSeen(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	here := g.app("site", "")
 	route := text(t, g.dora.get("/v3/apps/"+here+"/routes"), "resources.0.guid")
 	other, _ := g.admin.want(http.StatusCreated, "POST", "/v3/spaces", `{"name":"hidden","relationships":{"organization":{"data":{"guid":"`+g.org+`"}}}}`)
 	there, _ := g.admin.want(http.StatusCreated, "POST", "/v3/apps", `{"name":"away","relationships":{"space":{"data":{"guid":"`+text(t, other, "guid")+`"}}}}`)
 	// A destination in another space is refused, or hidden from users who cannot see
 	// it.
-	got := g.admin.ask("POST", "/v3/routes/"+route+"/destinations", `{"destinations":[{"app":{"guid":"`+text(t, there, "guid")+`"}}]}`)
+	got := g.admin.request("POST", "/v3/routes/"+route+"/destinations", `{"destinations":[{"app":{"guid":"`+text(t, there, "guid")+`"}}]}`)
 	if got.Code >= http.StatusInternalServerError {
 		t.Errorf("destination: %d %s", got.Code, got.Body)
 	}
@@ -296,7 +296,7 @@ func TestRoutesNameOnlyAppsThatAreSeen(t *testing.T) {
 // The client reads every relationship of these resources as one to one.
 func TestRelationshipsAreToOne(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	_, d := g.staged(a)
 	g.start(a, d)
@@ -321,14 +321,14 @@ func TestRelationshipsAreToOne(t *testing.T) {
 // and host names, and the API must support the version that it names.
 func TestRootIsTheSameForAll(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	g.app("site", "")
-	want := g.dora.ask("GET", "/", "").Body.String()
+	want := g.dora.request("GET", "/", "").Body.String()
 	for _, host := range []string{"127.0.0.1:8484", "localhost:1", "[::1]:8484"} {
 		r := httptest.NewRequest("GET", "/", http.NoBody)
 		r.Host = host
 		out := httptest.NewRecorder()
-		g.door.ServeHTTP(out, r)
+		g.listener.ServeHTTP(out, r)
 		if got := out.Body.String(); got != want {
 			t.Errorf("to %s it says\n%s\nand else\n%s", host, got, want)
 		}
@@ -338,7 +338,7 @@ func TestRootIsTheSameForAll(t *testing.T) {
 	if _, err := fmt.Sscanf(text(t, root, "links.cloud_controller_v3.meta.version"), "%d.%d", &major, &minor); err != nil || major != 3 || minor < 99 {
 		t.Errorf("version %d.%d, %v", major, minor, err)
 	}
-	embedded := g.dora.ask("GET", "/v3/processes?embed=process_instances&space_guids="+g.space, "")
+	embedded := g.dora.request("GET", "/v3/processes?embed=process_instances&space_guids="+g.space, "")
 	if minor >= 211 && (embedded.Code != http.StatusOK || !strings.Contains(embedded.Body.String(), `"process_instances"`)) {
 		t.Errorf("version 3.%d promises embedded instances: %d %s", minor, embedded.Code, embedded.Body)
 	}

@@ -67,17 +67,17 @@ func claimsOf(t testing.TB, token string) (header, claims map[string]any) {
 	return header, claims
 }
 
-// garden is a platform with an org, a space, and a developer in it.
-type garden struct {
+// spacePlatform is a platform with an org, a space, and a developer in it.
+type spacePlatform struct {
 	*wholePlatform
-	admin      *visit
-	dora       *visit
+	admin      *tokenClient
+	dora       *tokenClient
 	org, space string
 }
 
-func newGarden(t testing.TB) *garden {
+func newSpacePlatform(t testing.TB) *spacePlatform {
 	t.Helper()
-	g := &garden{wholePlatform: newPlatform(t)}
+	g := &spacePlatform{wholePlatform: newPlatform(t)}
 	g.admin = g.wholePlatform.admin()
 	org, _ := g.admin.want(http.StatusCreated, "POST", "/v3/organizations", `{"name":"acme"}`)
 	g.org = text(t, org, "guid")
@@ -91,20 +91,20 @@ func newGarden(t testing.TB) *garden {
 }
 
 // role assigns a role to dora, as set-space-role does.
-func (g *garden) role(kind, where, guid string, status int) {
+func (g *spacePlatform) role(kind, where, guid string, status int) {
 	g.t.Helper()
 	g.admin.want(status, "POST", "/v3/roles", fmt.Sprintf(
 		`{"type":%q,"relationships":{%q:{"data":{"guid":%q}},"user":{"data":{"username":"dora","origin":"uaa"}}}}`, kind, where, guid))
 }
 
 // apply sends a manifest and waits for its job.
-func (g *garden) apply(manifest string) map[string]any {
+func (g *spacePlatform) apply(manifest string) map[string]any {
 	g.t.Helper()
 	_, h := g.dora.want(http.StatusAccepted, "POST", "/v3/spaces/"+g.space+"/actions/apply_manifest", manifest)
 	return g.job(h)
 }
 
-func (g *garden) job(h http.Header) map[string]any {
+func (g *spacePlatform) job(h http.Header) map[string]any {
 	g.t.Helper()
 	path, absolute := strings.CutPrefix(h.Get("Location"), publicURL)
 	if !absolute {
@@ -114,7 +114,7 @@ func (g *garden) job(h http.Header) map[string]any {
 }
 
 // until repeats a GET request until ok returns true.
-func (g *garden) until(what, path string, ok func(map[string]any) bool) map[string]any {
+func (g *spacePlatform) until(what, path string, ok func(map[string]any) bool) map[string]any {
 	g.t.Helper()
 	var v map[string]any
 	testkit.Eventually(g.t, what, func() error {
@@ -127,7 +127,7 @@ func (g *garden) until(what, path string, ok func(map[string]any) bool) map[stri
 }
 
 // app creates an app with a manifest, as push does, and returns its GUID.
-func (g *garden) app(name, more string) string {
+func (g *spacePlatform) app(name, more string) string {
 	g.t.Helper()
 	job := g.apply("applications:\n- name: " + name + "\n  default-route: true\n  command: sleep 1000000\n  health-check-type: process\n" + more)
 	if job["state"] != "COMPLETE" {
@@ -137,7 +137,7 @@ func (g *garden) app(name, more string) string {
 }
 
 // staged pushes a file and stages it.
-func (g *garden) staged(app string) (pkg, droplet string) {
+func (g *spacePlatform) staged(app string) (pkg, droplet string) {
 	g.t.Helper()
 	pkg = g.packaged(app)
 	build, _ := g.dora.want(http.StatusCreated, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`)
@@ -145,7 +145,7 @@ func (g *garden) staged(app string) (pkg, droplet string) {
 	return pkg, text(g.t, done, "droplet.guid")
 }
 
-func (g *garden) packaged(app string) string {
+func (g *spacePlatform) packaged(app string) string {
 	g.t.Helper()
 	p, _ := g.dora.want(http.StatusCreated, "POST", "/v3/packages", `{"relationships":{"app":{"data":{"guid":"`+app+`"}}},"type":"bits"}`)
 	guid := text(g.t, p, "guid")
@@ -155,7 +155,7 @@ func (g *garden) packaged(app string) string {
 }
 
 // upload sends the parts that the client sends; without files there is no zip.
-func (g *garden) upload(pkg, resources string, files map[string]string) {
+func (g *spacePlatform) upload(pkg, resources string, files map[string]string) {
 	g.t.Helper()
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -179,7 +179,7 @@ func (g *garden) upload(pkg, resources string, files map[string]string) {
 }
 
 // start sets the droplet of an app and starts it.
-func (g *garden) start(app, droplet string) {
+func (g *spacePlatform) start(app, droplet string) {
 	g.t.Helper()
 	g.dora.want(http.StatusOK, "PATCH", "/v3/apps/"+app+"/relationships/current_droplet", `{"data":{"guid":"`+droplet+`"}}`)
 	g.dora.want(http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
@@ -287,7 +287,7 @@ func TestLoginPrompts(t *testing.T) {
 // used for jobs. The link to the next page is absolute as well.
 func TestLocationAndNextAreAbsolute(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	g.app("shop", "")
 	space := `"relationships":{"space":{"data":{"guid":"` + g.space + `"}}}`
@@ -316,7 +316,7 @@ func second[A, B any](_ A, b B) B { return b }
 // The client crashes on a failed job without an error.
 func TestFailedJobSaysWhy(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	job := g.apply("applications:\n- name: site\n  routes: [{route: site.nowhere.example}]\n")
 	if job["state"] != "FAILED" {
 		t.Fatalf("job = %v, want it failed", job)
@@ -329,7 +329,7 @@ func TestFailedJobSaysWhy(t *testing.T) {
 // The client discards the path of this link.
 func TestLogCacheIsAtTheRootOfItsHost(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	u := must(url.Parse(text(t, g.dora.get("/"), "links.log_cache.href")))(t)
 	if u.Scheme+"://"+u.Host != publicURL {
 		t.Errorf("log_cache = %v, want the host of the API", u)
@@ -343,7 +343,7 @@ func TestLogCacheIsAtTheRootOfItsHost(t *testing.T) {
 // lines from a large negative time on, and without a limit.
 func TestLogCacheHasNoOtherFields(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	for i := range 120 {
 		g.say(a, fmt.Sprintf("line %d", i))
@@ -367,12 +367,12 @@ func TestLogCacheHasNoOtherFields(t *testing.T) {
 	if none := read("envelope_types=LOG&start_time=9000000000000000000"); len(none) != 0 {
 		t.Errorf("lines of the future: %+v", none)
 	}
-	if got := g.dora.ask("GET", "/api/v1/read/"+a+"?start_time=9000000000000000000", ""); got.Body.Len() == 0 {
+	if got := g.dora.request("GET", "/api/v1/read/"+a+"?start_time=9000000000000000000", ""); got.Body.Len() == 0 {
 		t.Error("an empty body is no answer")
 	}
 }
 
-func (g *garden) say(app, line string) {
+func (g *spacePlatform) say(app, line string) {
 	g.t.Helper()
 	l := must(g.c.Logs.App(app))(g.t)
 	if err := l.Append(apiLine(line)); err != nil {
@@ -381,9 +381,9 @@ func (g *garden) say(app, line string) {
 }
 
 // The client counts the items of stats, and reads an empty list as a successful start.
-func TestStatsHaveAnItemForEachWishedInstance(t *testing.T) {
+func TestStatsHaveAnItemForEachDesiredInstance(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	a := g.app("site", "  instances: 3\n")
 	stats := func() []any {
 		list, ok := g.dora.get("/v3/processes/" + a + "/stats")["resources"].([]any)
@@ -410,9 +410,9 @@ func TestStatsHaveAnItemForEachWishedInstance(t *testing.T) {
 }
 
 // The client detects a missing droplet only by this message.
-func TestMissingDropletHasItsWords(t *testing.T) {
+func TestMissingDropletMessage(t *testing.T) {
 	t.Parallel()
-	g := newGarden(t)
+	g := newSpacePlatform(t)
 	answer, _ := g.dora.want(http.StatusNotFound, "GET", "/v3/apps/"+g.app("site", "")+"/droplets/current", "")
 	if got := text(t, answer, "errors.0.detail"); got != "Droplet not found" {
 		t.Errorf("detail = %q, want Droplet not found", got)

@@ -34,16 +34,16 @@ func ParseNamedManifest(b []byte, vars map[string]any, name string) (Manifest, [
 		}
 	}
 	d := &decoder{explained: map[string]bool{}, sent: vars == nil}
-	m := d.manifest(named(root, name))
+	m := d.manifest(withName(root, name))
 	if err := errors.Join(d.errs...); err != nil {
 		return Manifest{}, d.warnings, err
 	}
 	return m, d.warnings, nil
 }
 
-// named returns the manifest with a name for its only app: its own, otherwise the given
+// withName returns the manifest with a name for its only app: its own, otherwise the given
 // one.
-func named(root *yamlfile.Node, name string) *yamlfile.Node {
+func withName(root *yamlfile.Node, name string) *yamlfile.Node {
 	apps := root.Get("applications")
 	if name == "" || apps == nil || apps.Kind != yamlfile.List || len(apps.Items) != 1 || apps.Items[0].Kind != yamlfile.Map {
 		return root

@@ -149,8 +149,8 @@ func (k ProcessKey) apply(m *ManifestProcess, p *Process) {
 	}
 }
 
-// take sets the value of p in the manifest, unless it is empty.
-func (k ProcessKey) take(p Process, m *ManifestProcess) {
+// setManifest sets the value of p in the manifest, unless it is empty.
+func (k ProcessKey) setManifest(p Process, m *ManifestProcess) {
 	switch f := k.inManifest(m).(type) {
 	case **string:
 		if v := *k.inProcess(&p).(*string); v != "" {

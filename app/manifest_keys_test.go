@@ -9,7 +9,7 @@ import (
 )
 
 // The reference page has a row for every key.
-func TestReferenceTellsKeys(t *testing.T) {
+func TestReferenceListsKeys(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "docs", "manifest.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func (d *decoder) services(key string, v *yamlfile.Node) (out []ManifestService)
 			s = d.service(key, i, n)
 		case yamlfile.Scalar:
 			if d.text(at, n, &s.Name) && s.Name == "" {
-				d.fail(at, n.Line, "must not be empty: give the name of a service instance")
+				d.fail(at, n.Line, "must not be empty: set the name of a service instance")
 			}
 			d.lines[at] = n.Line
 		default:

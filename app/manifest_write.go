@@ -135,7 +135,7 @@ func (d Desired) Described() ManifestApp {
 	for _, p := range d.Processes {
 		one := ManifestProcess{Type: p.Type}
 		for _, k := range ProcessKeys {
-			k.take(p, &one)
+			k.setManifest(p, &one)
 		}
 		m.Processes = append(m.Processes, one)
 	}

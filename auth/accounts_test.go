@@ -201,7 +201,7 @@ func TestDeleteUserInOneTransaction(t *testing.T) {
 
 // Roles are given to the ids of users and of clients, so no two of them can have the
 // same id.
-func TestIDsAreOfOne(t *testing.T) {
+func TestIDsAreUnique(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	bob := w.user("bob", "secret")

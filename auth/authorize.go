@@ -24,7 +24,7 @@ func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 		return reply{}, invalidClient("Authorization codes are available only for the client " + ClientSSH)
 	}
 	if kind := query.Get("response_type"); kind != "code" {
-		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_response_type", description: "Unsupported response type: " + show(kind)}
+		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_response_type", description: "Unsupported response type: " + printable(kind)}
 	}
 	to, err := s.redirect(query.Get("redirect_uri"))
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *oauthHandlers) revokeToken(r *http.Request) (reply, error) {
 	if jti == p.JTI {
 		return reply{body: struct{}{}}, s.revoke(revocation{JTI: jti, Expires: p.Expires.UTC()}, p.session)
 	}
-	if err := demand(p, "uaa.admin", "tokens.revoke"); err != nil {
+	if err := requireScope(p, "uaa.admin", "tokens.revoke"); err != nil {
 		return reply{}, err
 	}
 	if err := checkGUID(jti); err != nil {
@@ -92,7 +92,7 @@ func (s *oauthHandlers) revokeUser(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	if !p.IsUser || p.ID != id {
-		err = demand(p, "uaa.admin", "tokens.revoke")
+		err = requireScope(p, "uaa.admin", "tokens.revoke")
 	}
 	var u User
 	if err == nil {
@@ -109,7 +109,7 @@ func (s *oauthHandlers) revokeClient(r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err = demand(p, "uaa.admin", "tokens.revoke"); err == nil {
+	if err = requireScope(p, "uaa.admin", "tokens.revoke"); err == nil {
 		_, err = s.accounts.UpdateClient(id, func(c *Client) error { c.Epoch++; return nil })
 	}
 	s.record(event{EventClientRevoke, p, id, id}, err)
@@ -123,7 +123,7 @@ func (a *Accounts) revokeUser(guid string) (u User, err error) {
 		if u, err = a.UpdateUser(guid, func(u *User) error { u.Epoch++; return nil }); err != nil {
 			return err
 		}
-		return a.endSessions("user", guid)
+		return a.deleteSessions("user", guid)
 	})
 	return u, err
 }
@@ -134,7 +134,7 @@ func (s *oauthHandlers) checkToken(r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := s.resource(r); err != nil {
+	if err := s.authorizeInspection(r); err != nil {
 		return reply{}, err
 	}
 	c, err := s.parse(form.Get("token"))
@@ -151,7 +151,7 @@ func (s *oauthHandlers) checkToken(r *http.Request) (reply, error) {
 	c.Scope = p.Scopes
 	for _, wanted := range strings.FieldsFunc(form.Get("scopes"), func(r rune) bool { return r == ',' || r == ' ' }) {
 		if !p.Has(wanted) {
-			return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_scope", description: "Some requested scopes are missing: " + show(wanted)}
+			return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_scope", description: "Some requested scopes are missing: " + printable(wanted)}
 		}
 	}
 	return reply{body: c}, nil
@@ -169,7 +169,7 @@ func (s *oauthHandlers) introspect(r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := s.resource(r); err != nil {
+	if err := s.authorizeInspection(r); err != nil {
 		return reply{}, err
 	}
 	if form.Get("token") == "" {
@@ -190,10 +190,10 @@ func (s *oauthHandlers) introspect(r *http.Request) (reply, error) {
 	return reply{body: introspection{true, c}}, nil
 }
 
-// resource allows services and administrators to inspect tokens.
-func (s *oauthHandlers) resource(r *http.Request) error {
-	_, vouched := FromContext(r.Context())
-	if _, ok := bearer(r.Header.Get("Authorization")); ok || vouched {
+// authorizeInspection allows services and administrators to inspect tokens.
+func (s *oauthHandlers) authorizeInspection(r *http.Request) error {
+	_, trusted := FromContext(r.Context())
+	if _, ok := bearer(r.Header.Get("Authorization")); ok || trusted {
 		_, err := s.permitted(r, "uaa.resource", "uaa.admin")
 		return err
 	}
@@ -201,7 +201,7 @@ func (s *oauthHandlers) resource(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return demand(Principal{Scopes: c.Authorities}, "uaa.resource", "uaa.admin")
+	return requireScope(Principal{Scopes: c.Authorities}, "uaa.resource", "uaa.admin")
 }
 
 // userinfo returns users their own account.
@@ -212,7 +212,7 @@ func (s *oauthHandlers) userinfo(r *http.Request) (reply, error) {
 	}
 	u, err := s.accounts.User(p.ID)
 	if errors.Is(err, ErrNotFound) || !p.IsUser {
-		return reply{}, demand(Principal{}, "openid")
+		return reply{}, requireScope(Principal{}, "openid")
 	}
 	if err != nil {
 		return reply{}, err
@@ -232,7 +232,7 @@ func (s *oauthHandlers) passcode(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	if _, err := s.accounts.User(p.ID); errors.Is(err, ErrNotFound) || !p.IsUser {
-		return reply{}, demand(Principal{}, "uaa.user")
+		return reply{}, requireScope(Principal{}, "uaa.user")
 	}
 	code, err := s.passcodes.put(p)
 	if err != nil {

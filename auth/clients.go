@@ -107,10 +107,10 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		c.Hash = hash
 	}
 	return c, a.update(func(a *Accounts) error {
-		if err := a.isFree(c.ID); err != nil {
+		if err := a.checkFree(c.ID); err != nil {
 			return err
 		}
-		return a.keepClient(c)
+		return a.storeClient(c)
 	})
 }
 
@@ -131,7 +131,7 @@ func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, 
 		if err := c.check(); err != nil {
 			return err
 		}
-		return a.keepClient(c)
+		return a.storeClient(c)
 	})
 	return c, err
 }
@@ -148,7 +148,7 @@ func (a *Accounts) SetSecret(id, secret string) error {
 			return err
 		}
 		c.Hash, c.UpdatedAt = hash, now()
-		return a.keepClient(c)
+		return a.storeClient(c)
 	})
 }
 
@@ -177,11 +177,11 @@ func (a *Accounts) DeleteClient(id string) error {
 		if err := a.clients.Delete(id); err != nil {
 			return fmt.Errorf("cannot delete client %s: %w", id, err)
 		}
-		return a.endSessions("client", id)
+		return a.deleteSessions("client", id)
 	})
 }
 
-func (a *Accounts) keepClient(c Client) error {
+func (a *Accounts) storeClient(c Client) error {
 	err := a.clients.Put(c.ID, c)
 	if errors.Is(err, store.ErrTaken) {
 		return fmt.Errorf("client id %q: %w", c.ID, ErrTaken)

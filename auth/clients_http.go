@@ -149,7 +149,7 @@ func (s *clientHandlers) getClient(r *http.Request) (reply, error) {
 	}
 	id := r.PathValue("id")
 	if p.IsUser || p.ID != id {
-		if err := demand(p, "clients.read", "clients.admin", "uaa.admin"); err != nil {
+		if err := requireScope(p, "clients.read", "clients.admin", "uaa.admin"); err != nil {
 			return reply{}, err
 		}
 	}
@@ -186,13 +186,13 @@ func (s *clientHandlers) createClient(r *http.Request) (reply, error) {
 // clientRequest reads the client that p wants to create or change. A caller who has
 // only clients.write can grant only its own scopes.
 func clientRequest(r *http.Request, p Principal) (b clientBody, err error) {
-	if err := demand(p, "clients.write", "clients.admin", "uaa.admin"); err != nil {
+	if err := requireScope(p, "clients.write", "clients.admin", "uaa.admin"); err != nil {
 		return b, err
 	}
 	if err := decode(r, &b); err != nil {
 		return b, err
 	}
-	return b, withinOwn(p, slices.Concat(b.Scopes, b.Authorities), "clients.admin", "uaa.admin")
+	return b, checkGrantable(p, slices.Concat(b.Scopes, b.Authorities), "clients.admin", "uaa.admin")
 }
 
 // putClient replaces all fields of a client except its secret.
@@ -210,7 +210,7 @@ func (s *clientHandlers) putClient(r *http.Request) (reply, error) {
 	if err == nil {
 		c, err = s.accounts.UpdateClient(id, func(c *Client) error {
 			// The caller could use the client afterwards.
-			if err := withinOwn(p, slices.Concat(c.Scopes, c.Authorities), "clients.admin", "uaa.admin"); err != nil {
+			if err := checkGrantable(p, slices.Concat(c.Scopes, c.Authorities), "clients.admin", "uaa.admin"); err != nil {
 				return err
 			}
 			return b.apply(c)
@@ -231,9 +231,9 @@ func (s *clientHandlers) deleteClient(r *http.Request) (reply, error) {
 	}
 	id := r.PathValue("id")
 	var c Client
-	err = demand(p, "clients.write", "clients.admin", "uaa.admin")
+	err = requireScope(p, "clients.write", "clients.admin", "uaa.admin")
 	if err == nil {
-		err = needed(id)
+		err = refuseBuiltIn(id)
 	}
 	if err == nil {
 		err = s.cfg.DB.Update(func(tx *store.Tx) error {
@@ -251,12 +251,12 @@ func (s *clientHandlers) deleteClient(r *http.Request) (reply, error) {
 	return reply{body: showClient(c)}, nil
 }
 
-// needed refuses to delete a client without which no one could log in.
-func needed(client string) error {
+// refuseBuiltIn refuses to delete a client without which no one could log in.
+func refuseBuiltIn(client string) error {
 	if !builtIn(client) {
 		return nil
 	}
-	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " is built in: it cannot be deleted and cannot have a secret"}
+	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " is built in. It cannot be deleted and cannot have a secret"}
 }
 
 // newSecret is the request body about a secret.
@@ -276,10 +276,10 @@ func (s *clientHandlers) putSecret(r *http.Request) (reply, error) {
 	var b newSecret
 	own := !p.IsUser && p.ID == id
 	if !own {
-		err = demand(p, "clients.admin", "uaa.admin")
+		err = requireScope(p, "clients.admin", "uaa.admin")
 	}
 	if err == nil {
-		err = needed(id)
+		err = refuseBuiltIn(id)
 	}
 	if err == nil {
 		err = decode(r, &b)
@@ -302,5 +302,5 @@ func (s *clientHandlers) checkOldSecret(r *http.Request, id, secret string) erro
 		_, err := s.accounts.CheckSecret(id, secret)
 		return err
 	})
-	return rejected(err)
+	return loginProblem(err)
 }

@@ -11,40 +11,40 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// described holds the request and the response of an endpoint, for OpenAPI. All errors
-// have the same shape.
-type described struct {
-	takes  reflect.Type // JSON body, nil for none
-	form   []string     // fields of a form, instead of a JSON body
-	must   []string     // the required ones of them
-	gives  any          // a type, or a schema written by hand; nil for no body
-	status int          // 0 means 200
-	asks   []string     // query parameters
-	open   bool         // needs no token
+// endpointDescription holds the request and the response of an endpoint, for OpenAPI.
+// All errors have the same shape.
+type endpointDescription struct {
+	body     reflect.Type // JSON body, nil for none
+	form     []string     // fields of a form, instead of a JSON body
+	required []string     // the required ones of them
+	response any          // a type, or a schema written by hand; nil for no body
+	status   int          // 0 means 200
+	query    []string     // query parameters
+	public   bool         // needs no token
 }
 
 type schema = map[string]any
 
-// written returns the schema of an object whose keys are all required, each with its
-// type.
-func written(keys map[string]any) schema {
+// objectSchema returns the schema of an object whose keys are all required, each with
+// its type.
+func objectSchema(keys map[string]any) schema {
 	return schema{"type": "object", "properties": keys, "required": slices.Sorted(maps.Keys(keys))}
 }
 
 var (
-	aText    = schema{"type": "string"}
-	aNumber  = schema{"type": "integer"}
-	texts    = schema{"type": "array", "items": aText}
-	nothing  = schema{"type": "object", "maxProperties": 0}
-	done     = written(schema{"status": aText, "message": aText})
-	aProblem = schema{
+	textSchema     = schema{"type": "string"}
+	numberSchema   = schema{"type": "integer"}
+	textListSchema = schema{"type": "array", "items": textSchema}
+	emptySchema    = schema{"type": "object", "maxProperties": 0}
+	messageSchema  = objectSchema(schema{"status": textSchema, "message": textSchema})
+	problemSchema  = schema{
 		"type": "object", "required": []string{"error", "error_description"},
-		"properties": schema{"error": aText, "error_description": aText, "scope": aText},
+		"properties": schema{"error": textSchema, "error_description": textSchema, "scope": textSchema},
 	}
-	listAsks = []string{"filter", "sortBy", "sortOrder", "startIndex", "count", "attributes"}
-	loginWay = written(schema{
-		"app": schema{"type": "object"}, "zone_name": aText, "entityID": aText, "links": schema{"type": "object"},
-		"prompts": schema{"type": "object", "additionalProperties": texts},
+	listQuery   = []string{"filter", "sortBy", "sortOrder", "startIndex", "count", "attributes"}
+	loginSchema = objectSchema(schema{
+		"app": schema{"type": "object"}, "zone_name": textSchema, "entityID": textSchema, "links": schema{"type": "object"},
+		"prompts": schema{"type": "object", "additionalProperties": textListSchema},
 	})
 )
 
@@ -60,52 +60,52 @@ func pageOf[T any]() schema {
 	return page
 }
 
-var descriptions = map[string]described{
-	"GET /uaa/login":      {gives: loginWay, open: true},
-	"GET /uaa/info":       {gives: loginWay, open: true},
-	"GET /uaa/healthz":    {gives: written(schema{"status": aText}), open: true},
-	"GET /uaa/token_key":  {gives: typeOf[publicKey](), open: true},
-	"GET /uaa/token_keys": {gives: written(schema{"keys": schema{"type": "array", "items": schemaOf(typeOf[publicKey]())}}), open: true},
-	"GET /uaa/.well-known/openid-configuration": {open: true, gives: written(schema{
-		"issuer": aText, "authorization_endpoint": aText, "token_endpoint": aText, "userinfo_endpoint": aText, "jwks_uri": aText, "grant_types_supported": texts,
+var descriptions = map[string]endpointDescription{
+	"GET /uaa/login":      {response: loginSchema, public: true},
+	"GET /uaa/info":       {response: loginSchema, public: true},
+	"GET /uaa/healthz":    {response: objectSchema(schema{"status": textSchema}), public: true},
+	"GET /uaa/token_key":  {response: typeOf[publicKey](), public: true},
+	"GET /uaa/token_keys": {response: objectSchema(schema{"keys": schema{"type": "array", "items": schemaOf(typeOf[publicKey]())}}), public: true},
+	"GET /uaa/.well-known/openid-configuration": {public: true, response: objectSchema(schema{
+		"issuer": textSchema, "authorization_endpoint": textSchema, "token_endpoint": textSchema, "userinfo_endpoint": textSchema, "jwks_uri": textSchema, "grant_types_supported": textListSchema,
 	})},
 
-	"POST /uaa/oauth/token": {open: true, gives: typeOf[tokenReply](), asks: []string{"login_hint"}, must: []string{"grant_type"}, form: []string{
+	"POST /uaa/oauth/token": {public: true, response: typeOf[tokenReply](), query: []string{"login_hint"}, required: []string{"grant_type"}, form: []string{
 		"grant_type", "username", "password", "passcode", "login_hint", "refresh_token", "code", "redirect_uri", "client_id", "client_secret", "scope", "token_format", "response_type", "assertion",
 	}},
-	"GET /uaa/oauth/authorize":                   {status: http.StatusFound, asks: []string{"client_id", "response_type", "redirect_uri", "scope", "state", "grant_type"}},
-	"DELETE /uaa/oauth/token/revoke/{jti}":       {gives: nothing},
-	"DELETE /uaa/oauth/token/revoke/user/{id}":   {gives: nothing},
-	"DELETE /uaa/oauth/token/revoke/client/{id}": {gives: nothing},
-	"POST /uaa/check_token":                      {gives: typeOf[claims](), form: []string{"token", "scopes"}, must: []string{"token"}},
-	"POST /uaa/introspect":                       {gives: schema{"type": "object", "required": []string{"active"}, "properties": schema{"active": schema{"type": "boolean"}}}, form: []string{"token", "token_type_hint"}, must: []string{"token"}},
-	"GET /uaa/userinfo":                          {gives: written(schema{"user_id": aText, "sub": aText, "user_name": aText, "origin": aText, "name": aText, "given_name": aText, "family_name": aText, "email": aText, "email_verified": schema{"type": "boolean"}})},
-	"GET /uaa/passcode":                          {gives: written(schema{"passcode": aText, "expires_in": aNumber})},
+	"GET /uaa/oauth/authorize":                   {status: http.StatusFound, query: []string{"client_id", "response_type", "redirect_uri", "scope", "state", "grant_type"}},
+	"DELETE /uaa/oauth/token/revoke/{jti}":       {response: emptySchema},
+	"DELETE /uaa/oauth/token/revoke/user/{id}":   {response: emptySchema},
+	"DELETE /uaa/oauth/token/revoke/client/{id}": {response: emptySchema},
+	"POST /uaa/check_token":                      {response: typeOf[claims](), form: []string{"token", "scopes"}, required: []string{"token"}},
+	"POST /uaa/introspect":                       {response: schema{"type": "object", "required": []string{"active"}, "properties": schema{"active": schema{"type": "boolean"}}}, form: []string{"token", "token_type_hint"}, required: []string{"token"}},
+	"GET /uaa/userinfo":                          {response: objectSchema(schema{"user_id": textSchema, "sub": textSchema, "user_name": textSchema, "origin": textSchema, "name": textSchema, "given_name": textSchema, "family_name": textSchema, "email": textSchema, "email_verified": schema{"type": "boolean"}})},
+	"GET /uaa/passcode":                          {response: objectSchema(schema{"passcode": textSchema, "expires_in": numberSchema})},
 
-	"GET /uaa/Users":               {gives: pageOf[scimUser](), asks: listAsks},
-	"POST /uaa/Users":              {takes: typeOf[userBody](), gives: typeOf[scimUser](), status: http.StatusCreated},
-	"GET /uaa/Users/{id}":          {gives: typeOf[scimUser]()},
-	"PUT /uaa/Users/{id}":          {takes: typeOf[userBody](), gives: typeOf[scimUser]()},
-	"PATCH /uaa/Users/{id}":        {takes: typeOf[userBody](), gives: typeOf[scimUser]()},
-	"DELETE /uaa/Users/{id}":       {gives: typeOf[scimUser]()},
-	"PUT /uaa/Users/{id}/password": {takes: typeOf[newPassword](), gives: done},
+	"GET /uaa/Users":               {response: pageOf[scimUser](), query: listQuery},
+	"POST /uaa/Users":              {body: typeOf[userBody](), response: typeOf[scimUser](), status: http.StatusCreated},
+	"GET /uaa/Users/{id}":          {response: typeOf[scimUser]()},
+	"PUT /uaa/Users/{id}":          {body: typeOf[userBody](), response: typeOf[scimUser]()},
+	"PATCH /uaa/Users/{id}":        {body: typeOf[userBody](), response: typeOf[scimUser]()},
+	"DELETE /uaa/Users/{id}":       {response: typeOf[scimUser]()},
+	"PUT /uaa/Users/{id}/password": {body: typeOf[newPassword](), response: messageSchema},
 
-	"GET /uaa/Groups":                          {gives: pageOf[group](), asks: listAsks},
-	"GET /uaa/Groups/{id}":                     {gives: typeOf[group]()},
-	"POST /uaa/Groups":                         {takes: typeOf[groupBody](), gives: typeOf[group](), status: http.StatusCreated},
-	"PUT /uaa/Groups/{id}":                     {takes: typeOf[groupBody](), gives: typeOf[group]()},
-	"PATCH /uaa/Groups/{id}":                   {takes: typeOf[groupPatch](), gives: typeOf[group]()},
-	"DELETE /uaa/Groups/{id}":                  {gives: typeOf[group]()},
-	"GET /uaa/Groups/{id}/members":             {gives: typeOf[[]groupMember](), asks: []string{"returnEntities"}},
-	"POST /uaa/Groups/{id}/members":            {takes: typeOf[groupMember](), gives: typeOf[groupMember](), status: http.StatusCreated},
-	"DELETE /uaa/Groups/{id}/members/{member}": {gives: typeOf[groupMember]()},
+	"GET /uaa/Groups":                          {response: pageOf[group](), query: listQuery},
+	"GET /uaa/Groups/{id}":                     {response: typeOf[group]()},
+	"POST /uaa/Groups":                         {body: typeOf[groupBody](), response: typeOf[group](), status: http.StatusCreated},
+	"PUT /uaa/Groups/{id}":                     {body: typeOf[groupBody](), response: typeOf[group]()},
+	"PATCH /uaa/Groups/{id}":                   {body: typeOf[groupPatch](), response: typeOf[group]()},
+	"DELETE /uaa/Groups/{id}":                  {response: typeOf[group]()},
+	"GET /uaa/Groups/{id}/members":             {response: typeOf[[]groupMember](), query: []string{"returnEntities"}},
+	"POST /uaa/Groups/{id}/members":            {body: typeOf[groupMember](), response: typeOf[groupMember](), status: http.StatusCreated},
+	"DELETE /uaa/Groups/{id}/members/{member}": {response: typeOf[groupMember]()},
 
-	"GET /uaa/oauth/clients":             {gives: pageOf[shownClient](), asks: listAsks},
-	"POST /uaa/oauth/clients":            {takes: typeOf[clientBody](), gives: typeOf[shownClient](), status: http.StatusCreated},
-	"GET /uaa/oauth/clients/{id}":        {gives: typeOf[shownClient]()},
-	"PUT /uaa/oauth/clients/{id}":        {takes: typeOf[clientBody](), gives: typeOf[shownClient]()},
-	"DELETE /uaa/oauth/clients/{id}":     {gives: typeOf[shownClient]()},
-	"PUT /uaa/oauth/clients/{id}/secret": {takes: typeOf[newSecret](), gives: done},
+	"GET /uaa/oauth/clients":             {response: pageOf[shownClient](), query: listQuery},
+	"POST /uaa/oauth/clients":            {body: typeOf[clientBody](), response: typeOf[shownClient](), status: http.StatusCreated},
+	"GET /uaa/oauth/clients/{id}":        {response: typeOf[shownClient]()},
+	"PUT /uaa/oauth/clients/{id}":        {body: typeOf[clientBody](), response: typeOf[shownClient]()},
+	"DELETE /uaa/oauth/clients/{id}":     {response: typeOf[shownClient]()},
+	"PUT /uaa/oauth/clients/{id}/secret": {body: typeOf[newSecret](), response: messageSchema},
 }
 
 // Description returns the OpenAPI descriptions of all paths of this package, by path
@@ -124,13 +124,13 @@ func Description() map[string]any {
 	return paths
 }
 
-func (d described) operation(pattern, path string) map[string]any {
+func (d endpointDescription) operation(pattern, path string) map[string]any {
 	words := strings.FieldsFunc(strings.ToLower(pattern), func(r rune) bool { return strings.ContainsRune(" /{}.-", r) })
 	good := map[string]any{"description": http.StatusText(d.code())}
-	if d.gives != nil {
-		good["content"] = asJSON(shapeOf(d.gives))
+	if d.response != nil {
+		good["content"] = asJSON(responseSchema(d.response))
 	}
-	failed := map[string]any{"description": "The error, in the format of OAuth and SCIM.", "content": asJSON(aProblem)}
+	failed := map[string]any{"description": "The error, in the format of OAuth and SCIM.", "content": asJSON(problemSchema)}
 	out := map[string]any{
 		"operationId": strings.Join(words, "_"), "tags": []string{"uaa"},
 		"responses": map[string]any{strconv.Itoa(d.code()): good, "default": failed},
@@ -139,38 +139,38 @@ func (d described) operation(pattern, path string) map[string]any {
 		out["parameters"] = ps
 	}
 	switch {
-	case d.takes != nil:
-		out["requestBody"] = map[string]any{"required": true, "content": asJSON(asked(schemaOf(d.takes)))}
+	case d.body != nil:
+		out["requestBody"] = map[string]any{"required": true, "content": asJSON(requestSchema(schemaOf(d.body)))}
 	case d.form != nil:
 		fields := schema{}
 		for _, name := range d.form {
-			fields[name] = aText
+			fields[name] = textSchema
 		}
 		out["requestBody"] = map[string]any{"required": true, "content": map[string]any{
-			"application/x-www-form-urlencoded": map[string]any{"schema": schema{"type": "object", "properties": fields, "required": d.must}},
+			"application/x-www-form-urlencoded": map[string]any{"schema": schema{"type": "object", "properties": fields, "required": d.required}},
 		}}
 	}
-	if d.open {
+	if d.public {
 		out["security"] = []any{}
 	}
 	return out
 }
 
-func (d described) code() int {
+func (d endpointDescription) code() int {
 	if d.status == 0 {
 		return http.StatusOK
 	}
 	return d.status
 }
 
-func (d described) parameters(path string) (out []map[string]any) {
+func (d endpointDescription) parameters(path string) (out []map[string]any) {
 	for part := range strings.SplitSeq(path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
-			out = append(out, map[string]any{"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": aText})
+			out = append(out, map[string]any{"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": textSchema})
 		}
 	}
-	for _, name := range d.asks {
-		out = append(out, map[string]any{"name": name, "in": "query", "schema": aText})
+	for _, name := range d.query {
+		out = append(out, map[string]any{"name": name, "in": "query", "schema": textSchema})
 	}
 	return out
 }
@@ -179,26 +179,26 @@ func asJSON(s schema) map[string]any {
 	return map[string]any{"application/json": map[string]any{"schema": s}}
 }
 
-func shapeOf(gives any) schema {
-	if t, ok := gives.(reflect.Type); ok {
+func responseSchema(response any) schema {
+	if t, ok := response.(reflect.Type); ok {
 		return schemaOf(t)
 	}
-	return gives.(schema)
+	return response.(schema)
 }
 
-// asked returns the schema of a request body: a client can leave out any key.
-func asked(s schema) schema {
+// requestSchema returns the schema of a request body: a client can leave out any key.
+func requestSchema(s schema) schema {
 	out := maps.Clone(s)
 	delete(out, "required")
 	if of, ok := s["items"].(schema); ok {
-		out["items"] = asked(of)
+		out["items"] = requestSchema(of)
 	}
 	if keys, ok := s["properties"].(schema); ok {
-		loose := schema{}
+		optional := schema{}
 		for name, of := range keys {
-			loose[name] = asked(of.(schema))
+			optional[name] = requestSchema(of.(schema))
 		}
-		out["properties"] = loose
+		out["properties"] = optional
 	}
 	return out
 }
@@ -207,21 +207,21 @@ func asked(s schema) schema {
 func schemaOf(t reflect.Type) schema {
 	switch t {
 	case typeOf[stringList]():
-		return schema{"anyOf": []any{aText, texts}}
+		return schema{"anyOf": []any{textSchema, textListSchema}}
 	case typeOf[jwt.NumericDate]():
 		return schema{"type": "number"}
 	case typeOf[jwt.ClaimStrings]():
-		return schema{"anyOf": []any{aText, texts}}
+		return schema{"anyOf": []any{textSchema, textListSchema}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return schemaOf(t.Elem())
 	case reflect.String:
-		return aText
+		return textSchema
 	case reflect.Bool:
 		return schema{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
-		return aNumber
+		return numberSchema
 	case reflect.Slice:
 		return schema{"type": "array", "items": schemaOf(t.Elem())}
 	case reflect.Struct:

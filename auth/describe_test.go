@@ -22,7 +22,7 @@ import (
 )
 
 // Every endpoint is described, and the description has no others.
-func TestDescriptionIsWhole(t *testing.T) {
+func TestDescriptionIsComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(w.s.endpoints())), slices.Sorted(maps.Keys(descriptions))); diff != "" {
@@ -47,8 +47,8 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// The witness detects mismatches.
-func TestWitness(t *testing.T) {
+// The schema checker detects mismatches.
+func TestSchemaChecker(t *testing.T) {
 	t.Parallel()
 	answered := func(code int, body string) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
@@ -73,7 +73,7 @@ func TestWitness(t *testing.T) {
 		"no field":           {ask("POST", "/uaa/check_token"), "scopes=x", answered(200, `{}`), false},
 		"an unknown query":   {ask("GET", "/uaa/Groups/x?y=z"), "", answered(200, `{"id":"x","displayName":"x","members":[],"zoneId":"uaa","schemas":[]}`), false},
 	} {
-		if err := witnessed(c.r, []byte(c.sent), c.got); (err == nil) != c.good {
+		if err := checkExchange(c.r, []byte(c.sent), c.got); (err == nil) != c.good {
 			t.Errorf("%s: %v, want it to be good: %t", name, err, c.good)
 		}
 	}
@@ -107,7 +107,7 @@ func TestPatchGroup(t *testing.T) {
 	wantMembers(patch(`{"meta":{"attributes":["members","description"]},"members":[{"value":"`+ann.GUID+`"}]}`), "", ann.GUID)
 	w.do("PATCH", "/uaa/Groups/shop.read", `{}`, as(token)).want(t, "no If-Match", 400, "scim")
 	w.do("PATCH", "/uaa/Groups/none", `{}`, as(token), match).want(t, "no group", 404, "scim_resource_not_found")
-	w.do("PATCH", "/uaa/Groups/shop.read", `{}`, as(w.given(w.s.userClaims(eve, Client{ID: "cf"}, session{Scopes: []string{"openid"}, User: eve.GUID, Signature: eve.signature()}))), match).want(t, "somebody", 403, "insufficient_scope")
+	w.do("PATCH", "/uaa/Groups/shop.read", `{}`, as(w.signed(w.s.userClaims(eve, Client{ID: "cf"}, session{Scopes: []string{"openid"}, User: eve.GUID, Signature: eve.signature()}))), match).want(t, "somebody", 403, "insufficient_scope")
 	for what, body := range map[string]string{
 		"a new name": `{"displayName":"other"}`, "an id": `{"meta":{"attributes":["id"]}}`, "nobody": `{"members":[{"value":"nobody"}]}`,
 	} {
@@ -118,15 +118,15 @@ func TestPatchGroup(t *testing.T) {
 	wantMembers(patch(`{}`), "", ann.GUID)
 }
 
-// witness holds the compiled description.
-type witness struct {
+// schemaChecker holds the compiled description.
+type schemaChecker struct {
 	mux      *http.ServeMux // only to find patterns
 	mu       sync.Mutex     // guards compiler
 	compiler *jsonschema.Compiler
 }
 
-var theWitness = sync.OnceValues(func() (*witness, error) {
-	v := &witness{mux: http.NewServeMux(), compiler: jsonschema.NewCompiler()}
+var loadSchemaChecker = sync.OnceValues(func() (*schemaChecker, error) {
+	v := &schemaChecker{mux: http.NewServeMux(), compiler: jsonschema.NewCompiler()}
 	for pattern := range descriptions {
 		v.mux.Handle(pattern, http.NotFoundHandler())
 	}
@@ -138,9 +138,9 @@ var theWitness = sync.OnceValues(func() (*witness, error) {
 	return v, errors.Join(err, v.compiler.AddResource("mem:uaa", doc))
 })
 
-// witnessed compares a request and its answer with the description.
-func witnessed(r *http.Request, sent []byte, got *httptest.ResponseRecorder) error {
-	v, err := theWitness()
+// checkExchange compares a request and its answer with the description.
+func checkExchange(r *http.Request, sent []byte, got *httptest.ResponseRecorder) error {
+	v, err := loadSchemaChecker()
 	if err != nil {
 		return err
 	}
@@ -158,25 +158,25 @@ func witnessed(r *http.Request, sent []byte, got *httptest.ResponseRecorder) err
 		return v.check(got.Body.Bytes(), append(place, "responses", "default", "content", "application/json", "schema")...)
 	}
 	if got.Code != d.code() {
-		return fmt.Errorf("nothing says that it answers %d", got.Code)
+		return fmt.Errorf("the description does not list status %d", got.Code)
 	}
-	if d.gives != nil {
+	if d.response != nil {
 		if err := v.check(got.Body.Bytes(), append(place, "responses", fmt.Sprint(d.code()), "content", "application/json", "schema")...); err != nil {
-			return fmt.Errorf("the answer: %w", err)
+			return fmt.Errorf("the response: %w", err)
 		}
 	}
 	for name := range r.URL.Query() {
-		if !slices.Contains(d.asks, name) {
-			return fmt.Errorf("nothing says that there is a query parameter %q", name)
+		if !slices.Contains(d.query, name) {
+			return fmt.Errorf("the description has no query parameter %q", name)
 		}
 	}
-	return v.checkSent(d, sent, place)
+	return v.checkRequest(d, sent, place)
 }
 
-func (v *witness) checkSent(d described, sent []byte, place []string) error {
+func (v *schemaChecker) checkRequest(d endpointDescription, sent []byte, place []string) error {
 	place = append(place, "requestBody", "content")
 	switch {
-	case d.takes != nil:
+	case d.body != nil:
 		return v.check(sent, append(place, "application/json", "schema")...)
 	case d.form == nil:
 		return nil
@@ -188,7 +188,7 @@ func (v *witness) checkSent(d described, sent []byte, place []string) error {
 	fields := map[string]string{}
 	for name := range form {
 		if !slices.Contains(d.form, name) {
-			return fmt.Errorf("nothing says that there is a field %q", name)
+			return fmt.Errorf("the description has no form field %q", name)
 		}
 		fields[name] = form.Get(name)
 	}
@@ -200,10 +200,10 @@ func (v *witness) checkSent(d described, sent []byte, place []string) error {
 }
 
 // check compares JSON with the schema at a path of the description.
-func (v *witness) check(b []byte, place ...string) error {
+func (v *schemaChecker) check(b []byte, place ...string) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {
-		return fmt.Errorf("it is not JSON: %w", err)
+		return fmt.Errorf("the body is not JSON: %w", err)
 	}
 	at := "mem:uaa#"
 	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")

@@ -19,7 +19,7 @@ import "errors"
 // Errors that callers can check for.
 var (
 	ErrNotFound     = errors.New("not found")
-	ErrTaken        = errors.New("already taken")
+	ErrTaken        = errors.New("already in use")
 	ErrInvalidToken = errors.New("invalid token")
 	ErrExpired      = errors.New("token has expired")
 	ErrRevoked      = errors.New("token was revoked")

@@ -96,7 +96,7 @@ func (p *filterParser) term() (filter, error) {
 	}
 	attr := strings.ToLower(t.text)
 	if t.kind != filterWord || !slices.Contains(p.attrs, attr) {
-		return nil, fmt.Errorf("%q is not a valid attribute in a filter; valid attributes: %s", show(t.text), strings.Join(p.attrs, ", "))
+		return nil, fmt.Errorf("%q is not a valid attribute in a filter; valid attributes: %s", printable(t.text), strings.Join(p.attrs, ", "))
 	}
 	if p.skip("pr") {
 		return func(get func(string) []string) bool {
@@ -139,14 +139,14 @@ func (p *filterParser) comparison(attr string) (filter, error) {
 	}
 	cmp, ok := compare[name]
 	if op.kind != filterWord || !ok {
-		return nil, fmt.Errorf("%q is not a valid operator; valid operators: eq, ne, co, sw, ew, pr", show(op.text))
+		return nil, fmt.Errorf("%q is not a valid operator; valid operators: eq, ne, co, sw, ew, pr", printable(op.text))
 	}
 	value, err := p.next()
 	if err != nil {
 		return nil, err
 	}
 	if value.kind != filterText && value.kind != filterWord {
-		return nil, fmt.Errorf("a value is missing after %q", show(op.text))
+		return nil, fmt.Errorf("a value is missing after %q", printable(op.text))
 	}
 	want := fold(value.text)
 	return func(get func(string) []string) bool {

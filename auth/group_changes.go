@@ -11,9 +11,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// keptGroup is a group that an administrator created: a scope that can be given to
+// storedGroup is a group that an administrator created: a scope that can be given to
 // users. It exists even if no user has it.
-type keptGroup struct {
+type storedGroup struct {
 	Name        string
 	Description string
 	CreatedAt   time.Time
@@ -30,7 +30,7 @@ type groupBody struct {
 func (s *groupHandlers) createGroup(r *http.Request) (reply, error) {
 	return s.changeGroup(r, EventGroupCreate, func(b groupBody) (string, error) {
 		if _, err := s.groupNamed(b.DisplayName); err == nil {
-			return "", &problem{status: http.StatusConflict, code: "scim_resource_already_exists", description: "A group with displayName: " + show(b.DisplayName) + " already exists."}
+			return "", &problem{status: http.StatusConflict, code: "scim_resource_already_exists", description: "A group with displayName: " + printable(b.DisplayName) + " already exists."}
 		}
 		return b.DisplayName, nil
 	})
@@ -64,7 +64,7 @@ func (s *groupHandlers) changeGroup(r *http.Request, kind string, name func(b gr
 		err = errors.Join(checkText("displayName", id), checkText("description", b.Description), checkScopes("displayName", []string{id}))
 	}
 	if err == nil {
-		err = s.cfg.DB.Update(func(tx *store.Tx) error { return s.keepGroup(tx, id, b) })
+		err = s.cfg.DB.Update(func(tx *store.Tx) error { return s.storeGroup(tx, id, b) })
 	}
 	s.record(event{kind, p, id, id}, err)
 	if err != nil {
@@ -78,17 +78,17 @@ func (s *groupHandlers) changeGroup(r *http.Request, kind string, name func(b gr
 	return reply{status: status, body: g}, err
 }
 
-func (s *groupHandlers) keepGroup(tx *store.Tx, id string, b groupBody) error {
-	kept := s.kept.With(tx)
-	g, err := kept.Get(id)
+func (s *groupHandlers) storeGroup(tx *store.Tx, id string, b groupBody) error {
+	groups := s.groupRecords.With(tx)
+	g, err := groups.Get(id)
 	if errors.Is(err, store.ErrNotFound) {
-		g, err = keptGroup{Name: id, CreatedAt: now()}, nil
+		g, err = storedGroup{Name: id, CreatedAt: now()}, nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read group %s: %w", id, err)
 	}
 	g.Description = b.Description
-	if err := kept.Put(id, g); err != nil {
+	if err := groups.Put(id, g); err != nil {
 		return fmt.Errorf("cannot store group %s: %w", id, err)
 	}
 	if b.Members == nil {
@@ -141,7 +141,7 @@ func (s *groupHandlers) deleteGroup(r *http.Request) (reply, error) {
 	}
 	if err == nil {
 		err = s.cfg.DB.Update(func(tx *store.Tx) error {
-			return errors.Join(s.accounts.With(tx).setMembers(g.ID, nil), s.kept.With(tx).Delete(g.ID))
+			return errors.Join(s.accounts.With(tx).setMembers(g.ID, nil), s.groupRecords.With(tx).Delete(g.ID))
 		})
 	}
 	s.record(event{EventGroupDelete, p, g.ID, g.DisplayName}, err)
@@ -213,7 +213,7 @@ func (b groupPatch) check(id string) error {
 	}
 	for _, a := range b.Meta.Attributes {
 		if name := strings.ToLower(a); name != "members" && name != "description" {
-			return &Invalid{Key: "meta.attributes", Message: fmt.Sprintf("Attribute %s cannot be removed using \"Meta.attributes\"", show(a))}
+			return &Invalid{Key: "meta.attributes", Message: fmt.Sprintf("Attribute %s cannot be removed using \"Meta.attributes\"", printable(a))}
 		}
 	}
 	if b.Description == nil {
@@ -247,7 +247,7 @@ func (s *groupHandlers) applyPatch(tx *store.Tx, g group, b groupPatch) error {
 		}
 	}
 	body.Members = &members
-	return s.keepGroup(tx, g.ID, body)
+	return s.storeGroup(tx, g.ID, body)
 }
 
 // members returns the users who were given a scope.

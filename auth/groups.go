@@ -35,11 +35,11 @@ func (s *groupHandlers) groups() ([]group, error) {
 		members[scope] = []groupMember{}
 	}
 	about := map[string]string{}
-	kept, err := s.kept.All()
+	stored, err := s.groupRecords.All()
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range kept {
+	for _, g := range stored {
 		members[g.Name], about[g.Name] = []groupMember{}, g.Description
 	}
 	for _, u := range users {
@@ -123,7 +123,7 @@ func (s *groupHandlers) addMember(r *http.Request) (reply, error) {
 }
 
 // errMember says that a user already is, or is not, in a group.
-var errMember = errors.New("the user already is, or is not, a member of the group")
+var errMember = errors.New("the membership of the user does not change")
 
 // removeMember removes a scope from a user.
 func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
@@ -151,7 +151,7 @@ func (s *groupHandlers) changeGroups(r *http.Request, member func() (string, err
 	}
 	var id string
 	var u User
-	if err = demand(p, "uaa.admin"); err == nil {
+	if err = requireScope(p, "uaa.admin"); err == nil {
 		id, err = member()
 	}
 	if err == nil {

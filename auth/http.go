@@ -94,14 +94,14 @@ func unknown(mux *http.ServeMux, r *http.Request) error {
 	if len(allowed) > 0 {
 		return &problem{
 			status: http.StatusMethodNotAllowed, code: "method_not_allowed",
-			description: fmt.Sprintf("Request method %s is not supported for this path", show(r.Method)), allow: strings.Join(allowed, ", "),
+			description: fmt.Sprintf("Request method %s is not supported for this path", printable(r.Method)), allow: strings.Join(allowed, ", "),
 		}
 	}
 	return &problem{status: http.StatusNotFound, code: "not_found", description: "This path does not exist"}
 }
 
 // serve turns the result of an endpoint into a response.
-func (s *kernel) serve(e endpoint) http.Handler {
+func (s *core) serve(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		// Tokens, codes and accounts must not be cached.
@@ -121,7 +121,7 @@ func (s *kernel) serve(e endpoint) http.Handler {
 	})
 }
 
-func (s *kernel) write(w http.ResponseWriter, r *http.Request, rep reply) {
+func (s *core) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	if rep.location != "" {
 		w.Header().Set("Location", rep.location)
 	}
@@ -160,7 +160,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.code + ": " + p.description }
 
-func (s *kernel) fail(w http.ResponseWriter, r *http.Request, err error) reply {
+func (s *core) fail(w http.ResponseWriter, r *http.Request, err error) reply {
 	p := toProblem(err)
 	if p.status == http.StatusInternalServerError {
 		s.log.Error("cannot handle a request", "method", r.Method, "path", r.URL.Path, "err", err)
@@ -208,7 +208,7 @@ func badRequest(description string) *problem {
 }
 
 // caller returns the principal that makes the request.
-func (s *kernel) caller(r *http.Request) (Principal, error) {
+func (s *core) caller(r *http.Request) (Principal, error) {
 	if p, ok := FromContext(r.Context()); ok {
 		return p, nil
 	}
@@ -230,15 +230,15 @@ func bearer(header string) (string, bool) {
 }
 
 // permitted returns the caller if it has one of the scopes.
-func (s *kernel) permitted(r *http.Request, scopes ...string) (Principal, error) {
+func (s *core) permitted(r *http.Request, scopes ...string) (Principal, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return p, err
 	}
-	return p, demand(p, scopes...)
+	return p, requireScope(p, scopes...)
 }
 
-func demand(p Principal, scopes ...string) error {
+func requireScope(p Principal, scopes ...string) error {
 	if p.hasAny(scopes...) {
 		return nil
 	}
@@ -248,15 +248,15 @@ func demand(p Principal, scopes ...string) error {
 	}
 }
 
-// withinOwn refuses to grant scopes that the caller does not have, unless the caller
-// has one of the scopes in unless.
-func withinOwn(p Principal, wanted []string, unless ...string) error {
+// checkGrantable refuses to grant scopes that the caller does not have, unless the
+// caller has one of the scopes in unless.
+func checkGrantable(p Principal, wanted []string, unless ...string) error {
 	if p.hasAny(unless...) {
 		return nil
 	}
 	for _, scope := range wanted {
 		if !p.Has(scope) {
-			return demand(p, unless...)
+			return requireScope(p, unless...)
 		}
 	}
 	return nil
@@ -292,7 +292,7 @@ func asRequest(err error) error {
 }
 
 // record reports a change that was made or refused.
-func (s *kernel) record(e event, err error) {
+func (s *core) record(e event, err error) {
 	if s.cfg.Record == nil {
 		return
 	}
@@ -335,8 +335,8 @@ func peer(r *http.Request) string {
 	return host
 }
 
-// show shortens a text from a request so that a message can quote it.
-func show(text string) string {
+// printable shortens a text from a request so that a message can quote it.
+func printable(text string) string {
 	const most = 100
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + "…"
@@ -344,8 +344,8 @@ func show(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// pick returns only some attributes of a resource, and always id.
-func pick(resource any, attributes []string) (any, error) {
+// selectAttributes returns only some attributes of a resource, and always id.
+func selectAttributes(resource any, attributes []string) (any, error) {
 	if len(attributes) == 0 {
 		return resource, nil
 	}

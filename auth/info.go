@@ -9,15 +9,16 @@ import (
 	"net/http"
 )
 
-// dialect is the UAA version whose answers dew imitates. The command line compares it.
-const dialect = "77.20.0"
+// uaaVersion is the UAA version whose answers dew imitates. The command line compares
+// it.
+const uaaVersion = "77.20.0"
 
 // info describes how to log in. The command line shows every prompt that it finds, so
 // there are no others.
 func (s *oauthHandlers) info(*http.Request) (reply, error) {
 	base := s.cfg.PublicURL + "/uaa"
 	return reply{body: map[string]any{
-		"app":       map[string]string{"version": dialect},
+		"app":       map[string]string{"version": uaaVersion},
 		"zone_name": zone,
 		"entityID":  base,
 		"links":     map[string]string{"uaa": base, "login": base},

@@ -53,7 +53,7 @@ func loadKeys(dir string) (keyring, error) {
 		return nil, err
 	}
 	if len(names) == 0 {
-		if err := makeKey(dir); err != nil {
+		if err := createKey(dir); err != nil {
 			return nil, err
 		}
 		if names, err = keyFiles(dir); err != nil {
@@ -85,7 +85,7 @@ func keyFiles(dir string) ([]string, error) {
 	return names, nil
 }
 
-func makeKey(dir string) error {
+func createKey(dir string) error {
 	private, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
 		return fmt.Errorf("cannot create a token key: %w", err)

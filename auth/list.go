@@ -60,7 +60,7 @@ func (l listing[T]) page(r *http.Request, all []T) (reply, error) {
 	out := scimList{Resources: []any{}, StartIndex: start, ItemsPerPage: count, TotalResults: len(all), Schemas: []string{l.schema}}
 	from := min(start-1, len(all))
 	for _, v := range all[from:min(from+count, len(all))] {
-		shown, err := pick(l.show(v), attributes)
+		shown, err := selectAttributes(l.show(v), attributes)
 		if err != nil {
 			return reply{}, fmt.Errorf("cannot encode a resource: %w", err)
 		}
@@ -75,7 +75,7 @@ func (l listing[T]) filtered(all []T, text string) ([]T, error) {
 	}
 	f, err := parseFilter(text, l.attrs)
 	if err != nil {
-		return nil, &problem{status: http.StatusBadRequest, code: "scim", description: fmt.Sprintf("Invalid filter expression: [%s]: %v", show(text), err)}
+		return nil, &problem{status: http.StatusBadRequest, code: "scim", description: fmt.Sprintf("Invalid filter expression: [%s]: %v", printable(text), err)}
 	}
 	return slices.DeleteFunc(all, func(v T) bool {
 		return !f(func(attr string) []string { return l.get(v, attr) })
@@ -91,7 +91,7 @@ func (l listing[T]) sort(all []T, by, order string) error {
 		attr = l.attrs[0]
 	}
 	if !slices.Contains(l.attrs, attr) {
-		return &problem{status: http.StatusBadRequest, code: "scim", description: "Invalid sortBy: " + show(by)}
+		return &problem{status: http.StatusBadRequest, code: "scim", description: "Invalid sortBy: " + printable(by)}
 	}
 	sign := 1
 	switch strings.ToLower(order) {
@@ -99,7 +99,7 @@ func (l listing[T]) sort(all []T, by, order string) error {
 	case "desc", "descending":
 		sign = -1
 	default:
-		return &problem{status: http.StatusBadRequest, code: "scim", description: "Invalid sortOrder: " + show(order)}
+		return &problem{status: http.StatusBadRequest, code: "scim", description: "Invalid sortOrder: " + printable(order)}
 	}
 	key := func(v T) string { return fold(strings.Join(l.get(v, attr), "\x00")) }
 	slices.SortStableFunc(all, func(a, b T) int { return sign * strings.Compare(key(a), key(b)) })
@@ -114,7 +114,7 @@ func number(query url.Values, name string, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, &problem{status: http.StatusBadRequest, code: "scim", description: fmt.Sprintf("Invalid %s: %s", name, show(text))}
+		return 0, &problem{status: http.StatusBadRequest, code: "scim", description: fmt.Sprintf("Invalid %s: %s", name, printable(text))}
 	}
 	return n, nil
 }

@@ -64,7 +64,7 @@ func (s *oauthHandlers) token(r *http.Request) (reply, error) {
 	case kind == "":
 		return reply{}, badRequest("Missing grant type")
 	case gives == nil:
-		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_grant_type", description: "Unsupported grant type: " + show(kind)}
+		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_grant_type", description: "Unsupported grant type: " + printable(kind)}
 	case !slices.Contains(c.GrantTypes, kind):
 		return reply{}, invalidClient("Unauthorized grant type: " + kind)
 	}
@@ -88,7 +88,7 @@ func (s *oauthHandlers) grantPassword(ctx context.Context, g grant) (tokenReply,
 	if err != nil {
 		return tokenReply{}, err
 	}
-	scopes, err := narrow(intersect(u.Scopes(), allowed), g.form.Get("scope"))
+	scopes, err := selectScopes(intersect(u.Scopes(), allowed), g.form.Get("scope"))
 	if err != nil {
 		return tokenReply{}, err
 	}
@@ -98,18 +98,18 @@ func (s *oauthHandlers) grantPassword(ctx context.Context, g grant) (tokenReply,
 	}
 	var refresh string
 	if slices.Contains(g.client.GrantTypes, GrantRefresh) {
-		if ses, refresh, err = s.accounts.begin(ses); err != nil {
+		if ses, refresh, err = s.accounts.startSession(ses); err != nil {
 			return tokenReply{}, err
 		}
 	}
-	return s.give(s.userClaims(u, g.client, ses), refresh)
+	return s.issueTokens(s.userClaims(u, g.client, ses), refresh)
 }
 
 // login is a login attempt of a user.
 type login struct{ name, origin, password, peer string }
 
 // login checks a password. It waits if earlier attempts failed.
-func (s *kernel) login(ctx context.Context, l login) (User, error) {
+func (s *core) login(ctx context.Context, l login) (User, error) {
 	origin := cmp.Or(l.origin, OriginUAA)
 	known, err := s.accounts.UserByName(l.name, origin)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -122,11 +122,11 @@ func (s *kernel) login(ctx context.Context, l login) (User, error) {
 		u, err = s.accounts.checkPassword(l.name, origin, l.password)
 		return err
 	})
-	return u, rejected(err)
+	return u, loginProblem(err)
 }
 
-// rejected converts a failed login into a UAA error.
-func rejected(err error) error {
+// loginProblem converts a failed login into a UAA error.
+func loginProblem(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -134,7 +134,7 @@ func rejected(err error) error {
 		return unauthorized("Bad credentials")
 	case errors.Is(err, errLocked):
 		return unauthorized(lockedText)
-	case errors.Is(err, errCrowded), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errTooMany), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &problem{status: http.StatusTooManyRequests, code: "too_many_requests", description: "Too many failed login attempts. Try again in a few seconds"}
 	}
 	return err
@@ -149,12 +149,12 @@ func invalidClient(description string) *problem {
 }
 
 // passcodeUser redeems a passcode, and returns the user that it was given to.
-func (s *kernel) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
+func (s *core) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
 	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() (err error) {
-		if p, err = s.passcodes.take(code); err != nil {
+		if p, err = s.passcodes.redeem(code); err != nil {
 			return ErrBadPassword // it counts like a wrong password
 		}
-		if p, err = s.again(p); err != nil {
+		if p, err = s.recheck(p); err != nil {
 			return err
 		}
 		u, err = s.accounts.User(p.ID)
@@ -163,17 +163,17 @@ func (s *kernel) passcodeUser(ctx context.Context, code, peer string) (u User, p
 		}
 		return err
 	})
-	return u, p, rejected(err)
+	return u, p, loginProblem(err)
 }
 
 // grantClient gives a client a token in its own name. There is no refresh token: a
 // client that still has its secret can request another token.
 func (s *oauthHandlers) grantClient(_ context.Context, g grant) (tokenReply, error) {
-	scopes, err := narrow(g.client.Authorities, g.form.Get("scope"))
+	scopes, err := selectScopes(g.client.Authorities, g.form.Get("scope"))
 	if err != nil {
 		return tokenReply{}, err
 	}
-	return s.give(s.clientClaims(g.client, scopes), "")
+	return s.issueTokens(s.clientClaims(g.client, scopes), "")
 }
 
 // grantRefresh renews a login. The refresh token stays the same, so that parallel
@@ -185,7 +185,7 @@ func (s *oauthHandlers) grantRefresh(_ context.Context, g grant) (tokenReply, er
 		return tokenReply{}, badRequest("Missing refresh token")
 	}
 	bad := &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The refresh token has expired or was revoked. Log in again"}
-	ses, err := s.accounts.resume(token)
+	ses, err := s.accounts.resumeSession(token)
 	if errors.Is(err, ErrRevoked) || errors.Is(err, ErrExpired) {
 		return tokenReply{}, bad
 	}
@@ -199,14 +199,14 @@ func (s *oauthHandlers) grantRefresh(_ context.Context, g grant) (tokenReply, er
 	if err != nil || !u.Active || u.signature() != ses.Signature || ses.Client != g.client.ID {
 		return tokenReply{}, bad
 	}
-	ses.Scopes, err = narrow(intersect(ses.Scopes, allowedTo(u, g.client)), g.form.Get("scope"))
+	ses.Scopes, err = selectScopes(intersect(ses.Scopes, allowedTo(u, g.client)), g.form.Get("scope"))
 	if err != nil {
 		return tokenReply{}, err
 	}
-	return s.give(s.userClaims(u, g.client, ses), token)
+	return s.issueTokens(s.userClaims(u, g.client, ses), token)
 }
 
-func (s *oauthHandlers) give(c *claims, refresh string) (tokenReply, error) {
+func (s *oauthHandlers) issueTokens(c *claims, refresh string) (tokenReply, error) {
 	signed, err := s.sign(c)
 	if err != nil {
 		return tokenReply{}, err
@@ -217,8 +217,8 @@ func (s *oauthHandlers) give(c *claims, refresh string) (tokenReply, error) {
 	}, nil
 }
 
-// narrow returns the requested scopes, or all allowed ones if none are requested.
-func narrow(allowed []string, asked string) ([]string, error) {
+// selectScopes returns the requested scopes, or all allowed ones if none are requested.
+func selectScopes(allowed []string, asked string) ([]string, error) {
 	wanted := strings.Fields(asked)
 	if len(wanted) == 0 {
 		return slices.Clone(allowed), nil
@@ -227,7 +227,7 @@ func narrow(allowed []string, asked string) ([]string, error) {
 	if len(out) == 0 {
 		return nil, &problem{
 			status: http.StatusBadRequest, code: "invalid_scope",
-			description: fmt.Sprintf("[%s] is invalid. None of the requested scopes is allowed.", show(strings.Join(wanted, ", "))),
+			description: fmt.Sprintf("[%s] is invalid. None of the requested scopes is allowed.", printable(strings.Join(wanted, ", "))),
 		}
 	}
 	return out, nil
@@ -258,7 +258,7 @@ func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error)
 	if errors.Is(err, ErrBadPassword) {
 		return Client{}, invalidClient("Bad credentials")
 	}
-	return c, rejected(err)
+	return c, loginProblem(err)
 }
 
 // clientCredentials finds id and secret of a client, in the header or in the form. If
@@ -318,7 +318,7 @@ func parseForm(body string) (url.Values, error) {
 	}
 	for k, vs := range form {
 		if len(vs) > 1 {
-			return nil, badRequest("A form parameter is given more than once: " + show(k))
+			return nil, badRequest("A form parameter is given more than once: " + printable(k))
 		}
 		if !utf8.ValidString(k) || !utf8.ValidString(vs[0]) {
 			return nil, badRequest("The form data in the request body is not valid UTF-8")

@@ -188,7 +188,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		_, first := w.tokens("bob", "secret")
 		for range maxSessions + 5 {
 			time.Sleep(time.Second)
-			_, _, err := w.s.accounts.begin(session{User: u.GUID, Client: ClientCF, Expires: now().Add(refreshValidity)})
+			_, _, err := w.s.accounts.startSession(session{User: u.GUID, Client: ClientCF, Expires: now().Add(refreshValidity)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,27 +11,27 @@ import (
 
 const (
 	codeValidity = 5 * time.Minute
-	maxCodes     = 100   // of one principal, in one codeBox
-	maxAllCodes  = 10000 // of all principals, in one codeBox
+	maxCodes     = 100   // of one principal, in one codeStore
+	maxAllCodes  = 10000 // of all principals, in one codeStore
 )
 
-// codeBox stores one-time codes. They are valid for minutes and only in memory, so a
+// codeStore stores one-time codes. They are valid for minutes and only in memory, so a
 // restart of the daemon invalidates them.
-type codeBox struct {
+type codeStore struct {
 	mu    sync.Mutex
-	codes map[[sha256.Size]byte]issued // guarded by mu
+	codes map[[sha256.Size]byte]issuedCode // guarded by mu
 }
 
-type issued struct {
+type issuedCode struct {
 	p       Principal
 	expires time.Time
 }
 
-func newCodeBox() *codeBox { return &codeBox{codes: map[[sha256.Size]byte]issued{}} }
+func newCodeStore() *codeStore { return &codeStore{codes: map[[sha256.Size]byte]issuedCode{}} }
 
 // put returns a new code for p. If p has too many, it drops p's oldest one. A box that
 // is full of codes of other principals refuses new codes.
-func (b *codeBox) put(p Principal) (string, error) {
+func (b *codeStore) put(p Principal) (string, error) {
 	code := rand.Text()
 	at := time.Now()
 	b.mu.Lock()
@@ -56,14 +56,14 @@ func (b *codeBox) put(p Principal) (string, error) {
 		delete(b.codes, oldest)
 	}
 	if len(b.codes) >= maxAllCodes {
-		return "", fmt.Errorf("cannot create a code: %d codes are not used yet; try again in a few minutes", maxAllCodes)
+		return "", fmt.Errorf("cannot create a one-time code: %d unused codes exist, which is the limit; try again in a few minutes", maxAllCodes)
 	}
-	b.codes[sha256.Sum256([]byte(code))] = issued{p: p, expires: at.Add(codeValidity)}
+	b.codes[sha256.Sum256([]byte(code))] = issuedCode{p: p, expires: at.Add(codeValidity)}
 	return code, nil
 }
 
-// take redeems a code. The lookup by hash reveals nothing through its duration.
-func (b *codeBox) take(code string) (Principal, error) {
+// redeem redeems a code. The lookup by hash reveals nothing through its duration.
+func (b *codeStore) redeem(code string) (Principal, error) {
 	key := sha256.Sum256([]byte(code))
 	b.mu.Lock()
 	c, ok := b.codes[key]
@@ -82,20 +82,20 @@ func (s *tokens) Code(p Principal) (string, error) { return s.codes.put(p) }
 // returns ErrBadCode for a wrong, used or expired code. It does the same if the owner
 // was deleted or has logged out since.
 func (s *tokens) Redeem(code string) (Principal, error) {
-	p, err := s.codes.take(code)
+	p, err := s.codes.redeem(code)
 	if err != nil {
 		return Principal{}, err
 	}
-	return s.again(p)
+	return s.recheck(p)
 }
 
 // Current returns an authenticated principal in its present state, without the scopes
 // that it has lost. It returns an error if the account was deleted or has logged out
 // since.
-func (s *tokens) Current(p Principal) (Principal, error) { return s.again(p) }
+func (s *tokens) Current(p Principal) (Principal, error) { return s.recheck(p) }
 
-// again checks the account of a principal again.
-func (s *tokens) again(p Principal) (Principal, error) {
+// recheck checks the account of a principal again.
+func (s *tokens) recheck(p Principal) (Principal, error) {
 	if p.sig == "" { // the listener authenticated p, so there is no account
 		return p, nil
 	}

@@ -61,11 +61,11 @@ func TestCodeEndsWithLogout(t *testing.T) {
 	}
 }
 
-func TestCodeBoxIsBounded(t *testing.T) {
+func TestCodeStoreIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newCodeBox()
+	b := newCodeStore()
 	for i := range maxAllCodes {
-		b.codes[[32]byte{byte(i), byte(i >> 8), 1}] = issued{p: Principal{ID: fmt.Sprint(i)}, expires: time.Now().Add(time.Minute)}
+		b.codes[[32]byte{byte(i), byte(i >> 8), 1}] = issuedCode{p: Principal{ID: fmt.Sprint(i)}, expires: time.Now().Add(time.Minute)}
 	}
 	if _, err := b.put(Principal{ID: "bob"}); err == nil {
 		t.Error("a full box takes one more")

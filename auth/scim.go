@@ -202,7 +202,7 @@ func (s *userHandlers) getUser(r *http.Request) (reply, error) {
 	}
 	id := r.PathValue("id")
 	if !p.IsUser || p.ID != id {
-		if err := demand(p, "scim.read", "uaa.admin"); err != nil {
+		if err := requireScope(p, "scim.read", "uaa.admin"); err != nil {
 			return reply{}, err
 		}
 	}
@@ -220,7 +220,7 @@ func (s *userHandlers) createUser(r *http.Request) (reply, error) {
 	}
 	var b userBody
 	var u User
-	if err = demand(p, "scim.write", "uaa.admin"); err == nil {
+	if err = requireScope(p, "scim.write", "uaa.admin"); err == nil {
 		err = decode(r, &b)
 	}
 	if err == nil {
@@ -275,7 +275,7 @@ func (s *userHandlers) changeUser(r *http.Request, change func(b userBody, u *Us
 	id := r.PathValue("id")
 	var b userBody
 	var u User
-	if err = demand(p, "scim.write", "uaa.admin"); err == nil {
+	if err = requireScope(p, "scim.write", "uaa.admin"); err == nil {
 		err = decode(r, &b)
 	}
 	if err == nil {
@@ -304,7 +304,7 @@ func matches(header string, version int) error {
 	}
 	return &problem{
 		status: http.StatusConflict, code: "scim_resource_conflict",
-		description: "The user was changed after version " + show(tag) + ". Read the user again and repeat the request",
+		description: "The user was changed after version " + printable(tag) + ". Read the user again and repeat the request",
 	}
 }
 
@@ -316,7 +316,7 @@ func (s *userHandlers) deleteUser(r *http.Request) (reply, error) {
 	}
 	id := r.PathValue("id")
 	var u User
-	if err = demand(p, "scim.write", "uaa.admin"); err == nil {
+	if err = requireScope(p, "scim.write", "uaa.admin"); err == nil {
 		err = s.cfg.DB.Update(func(tx *store.Tx) error {
 			a := s.accounts.With(tx)
 			if u, err = a.User(id); err != nil {
@@ -347,7 +347,7 @@ func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	}
 	id := r.PathValue("id")
 	var b newPassword
-	u, err := s.mayChangePassword(p, id)
+	u, err := s.canChangePassword(p, id)
 	if err == nil {
 		err = decode(r, &b)
 	}
@@ -370,11 +370,11 @@ func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	return reply{body: map[string]string{"status": "ok", "message": "password updated"}}, nil
 }
 
-// mayChangePassword returns the user whose password is changed. A caller without
+// canChangePassword returns the user whose password is changed. A caller without
 // permission gets the same error whether or not the user exists.
-func (s *userHandlers) mayChangePassword(p Principal, id string) (User, error) {
+func (s *userHandlers) canChangePassword(p Principal, id string) (User, error) {
 	if own := p.IsUser && p.ID == id && p.Has("password.write"); !own {
-		if err := demand(p, "uaa.admin"); err != nil {
+		if err := requireScope(p, "uaa.admin"); err != nil {
 			return User{}, err
 		}
 	}

@@ -205,7 +205,7 @@ func TestGroups(t *testing.T) {
 
 // A created group is a scope that can be given to users. It is deleted with its last
 // use.
-func TestMadeGroups(t *testing.T) {
+func TestCreatedGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	bob := w.user("bob", "secret")

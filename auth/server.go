@@ -43,7 +43,7 @@ type Config struct {
 
 // Server is the authorization server.
 type Server struct {
-	*kernel
+	*core
 	*oauthHandlers
 	*userHandlers
 	*groupHandlers
@@ -51,23 +51,23 @@ type Server struct {
 	handler http.Handler
 }
 
-// kernel holds the common parts of all handlers: authentication, permissions and
+// core holds the common parts of all handlers: authentication, permissions and
 // responses.
-type kernel struct {
+type core struct {
 	*tokens
-	log       *slog.Logger
-	roles     *Roles
-	kept      *store.Bucket[keptGroup]
-	passcodes *codeBox // for the password grant
-	throttle  *throttle
+	log          *slog.Logger
+	roles        *Roles
+	groupRecords *store.Bucket[storedGroup]
+	passcodes    *codeStore // for the password grant
+	throttle     *throttle
 }
 
 // The handlers, by subject.
 type (
-	oauthHandlers  struct{ *kernel }
-	userHandlers   struct{ *kernel }
-	groupHandlers  struct{ *kernel }
-	clientHandlers struct{ *kernel }
+	oauthHandlers  struct{ *core }
+	userHandlers   struct{ *core }
+	groupHandlers  struct{ *core }
+	clientHandlers struct{ *core }
 )
 
 // tokens issues, verifies and revokes tokens and one-time codes.
@@ -77,10 +77,10 @@ type tokens struct {
 	keys     keyring
 	accounts *Accounts
 	revoked  *store.Bucket[revocation]
-	codes    *codeBox // for the ssh proxy
+	codes    *codeStore // for the ssh proxy
 
-	mu    sync.Mutex
-	swept time.Time // guarded by mu
+	mu        sync.Mutex
+	lastSweep time.Time // guarded by mu
 }
 
 // Open returns the server that is stored in c.DB. The first start creates a signing
@@ -94,23 +94,23 @@ func Open(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{
+	k := &core{
 		tokens: &tokens{
 			cfg: c, issuer: c.PublicURL + "/uaa/oauth/token", keys: keys, accounts: NewAccounts(c.DB, c.Cost),
-			revoked: store.In[revocation](c.DB, "revoked tokens"), codes: newCodeBox(),
+			revoked: store.In[revocation](c.DB, "revoked tokens"), codes: newCodeStore(),
 		},
-		log: c.Logger, roles: NewRoles(c.DB), kept: store.In[keptGroup](c.DB, "groups"),
-		passcodes: newCodeBox(), throttle: newThrottle(),
+		log: c.Logger, roles: NewRoles(c.DB), groupRecords: store.In[storedGroup](c.DB, "groups"),
+		passcodes: newCodeStore(), throttle: newThrottle(),
 	}
 	s := &Server{
-		kernel: k, oauthHandlers: &oauthHandlers{k}, userHandlers: &userHandlers{k}, groupHandlers: &groupHandlers{k},
+		core: k, oauthHandlers: &oauthHandlers{k}, userHandlers: &userHandlers{k}, groupHandlers: &groupHandlers{k},
 		clientHandlers: &clientHandlers{k},
 	}
 	s.handler = s.routes()
-	if err := s.makeAdmin(); err != nil {
+	if err := s.createAdmin(); err != nil {
 		return nil, err
 	}
-	if err := s.makeClients(); err != nil {
+	if err := s.createClients(); err != nil {
 		return nil, err
 	}
 	if err := s.sweep(); err != nil {
@@ -125,11 +125,11 @@ func (s *Server) Accounts() *Accounts { return s.accounts }
 // Handler serves everything under /uaa/.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// makeAdmin creates the first user if there is no administrator. It does not create a
+// createAdmin creates the first user if there is no administrator. It does not create a
 // renamed or deleted admin again as long as there is another administrator: many people
 // could know the password. It writes the password to disk before it creates the user,
 // so that an interrupted start loses nothing.
-func (s *Server) makeAdmin() error {
+func (s *Server) createAdmin() error {
 	users, err := s.accounts.Users()
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *Server) UserToken(name string) (string, error) {
 	}))
 }
 
-func (s *Server) makeClients() error {
+func (s *Server) createClients() error {
 	for _, n := range []NewClient{
 		{ID: ClientCF, Name: "command line", GrantTypes: []string{GrantPassword, GrantRefresh}, Scopes: []string{anyScope}, Authorities: []string{"uaa.none"}},
 		{

@@ -87,7 +87,7 @@ func TestAdminPasswordFile(t *testing.T) {
 
 // If admin was renamed or deleted and another administrator exists, the next start does
 // not create admin again. Others could know its password.
-func TestAdminDoesNotComeBack(t *testing.T) {
+func TestAdminIsNotCreatedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := must(w.s.Accounts().UserByName(AdminName, ""))
@@ -234,7 +234,7 @@ func TestLoginPrompts(t *testing.T) {
 				t.Errorf("prompt %s = %v", name, prompts[name])
 			}
 		}
-		if v := a.body["app"].(map[string]any)["version"]; v != dialect {
+		if v := a.body["app"].(map[string]any)["version"]; v != uaaVersion {
 			t.Errorf("version = %v", v)
 		}
 	}
@@ -318,7 +318,7 @@ func local(r *http.Request) {
 }
 
 // A listener that identifies its peer needs no token.
-func TestPrincipalOfADoor(t *testing.T) {
+func TestPrincipalOfAListener(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.do("POST", "/uaa/Users", map[string]string{"userName": "bob", "password": "secret"}, local).want(t, "create", 201, "")

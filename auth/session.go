@@ -30,9 +30,9 @@ type session struct {
 	Expires   time.Time
 }
 
-// begin stores a new session and returns it with its refresh token. It deletes the
-// user's oldest sessions beyond the limit.
-func (a *Accounts) begin(s session) (session, string, error) {
+// startSession stores a new session and returns it with its refresh token. It deletes
+// the user's oldest sessions beyond the limit.
+func (a *Accounts) startSession(s session) (session, string, error) {
 	token := rand.Text() + rand.Text() + "-r"
 	s.ID = sessionID(token)
 	s.CreatedAt = now()
@@ -57,8 +57,8 @@ func (a *Accounts) begin(s session) (session, string, error) {
 	return s, token, nil
 }
 
-// resume returns the session of a refresh token, if it has not expired.
-func (a *Accounts) resume(token string) (session, error) {
+// resumeSession returns the session of a refresh token, if it has not expired.
+func (a *Accounts) resumeSession(token string) (session, error) {
 	s, err := a.sessions.Get(sessionID(token))
 	if errors.Is(err, store.ErrNotFound) {
 		return s, ErrRevoked
@@ -72,8 +72,8 @@ func (a *Accounts) resume(token string) (session, error) {
 	return s, nil
 }
 
-// endSessions deletes every session of a user or of a client.
-func (a *Accounts) endSessions(index, value string) error {
+// deleteSessions deletes every session of a user or of a client.
+func (a *Accounts) deleteSessions(index, value string) error {
 	all, err := a.sessions.By(index, value)
 	if err != nil {
 		return fmt.Errorf("cannot delete the sessions of %s %s: %w", index, value, err)
@@ -117,9 +117,9 @@ func (s *tokens) revoke(r revocation, session string) error {
 func (s *tokens) sweep() error {
 	s.mu.Lock()
 	at := time.Now()
-	due := at.Sub(s.swept) >= sweepEvery
+	due := at.Sub(s.lastSweep) >= sweepEvery
 	if due {
-		s.swept = at
+		s.lastSweep = at
 	}
 	s.mu.Unlock()
 	if !due {

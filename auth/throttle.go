@@ -22,7 +22,7 @@ const (
 // Errors of a login that is refused before the password is checked.
 var (
 	errLocked  = errors.New("too many failed login attempts")
-	errCrowded = errors.New("too many login attempts at the same time")
+	errTooMany = errors.New("too many login attempts at the same time")
 )
 
 // throttle slows down password guessing. Every failure makes the next attempt on the
@@ -61,7 +61,7 @@ func (a attempt) key() [sha256.Size]byte {
 // a failure. Success clears the failures.
 func (t *throttle) try(ctx context.Context, a attempt, check func() error) error {
 	for {
-		wait, err := t.turn(a)
+		wait, err := t.reserve(a)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (t *throttle) try(ctx context.Context, a attempt, check func() error) error
 		return errLocked
 	}
 	err := check()
-	t.note(a, err)
+	t.recordResult(a, err)
 	return err
 }
 
@@ -104,8 +104,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// turn returns how long to wait, and makes the next attempt wait longer.
-func (t *throttle) turn(a attempt) (time.Duration, error) {
+// reserve returns how long to wait, and makes the next attempt wait longer.
+func (t *throttle) reserve(a attempt) (time.Duration, error) {
 	at := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,13 +113,13 @@ func (t *throttle) turn(a attempt) (time.Duration, error) {
 	if w == nil {
 		return 0, nil
 	}
-	w.forget(at)
+	w.dropOld(at)
 	if a.lockable && len(w.failures) >= lockAfter {
 		return 0, errLocked
 	}
 	wait := max(w.next.Sub(at), 0)
 	if wait > maxQueue {
-		return 0, fmt.Errorf("%w: wait for %s", errCrowded, wait.Round(time.Second))
+		return 0, fmt.Errorf("%w: try again in %s", errTooMany, wait.Round(time.Second))
 	}
 	if wait > 0 {
 		w.next = at.Add(wait + delay(len(w.failures)))
@@ -142,7 +142,7 @@ func (t *throttle) locked(a attempt) bool {
 	return a.lockable && w != nil && len(w.failures) >= lockAfter
 }
 
-func (t *throttle) note(a attempt, err error) {
+func (t *throttle) recordResult(a attempt, err error) {
 	at := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,11 +155,11 @@ func (t *throttle) note(a attempt, err error) {
 	}
 	w := t.watched[a.key()]
 	if w == nil {
-		t.room(at)
+		t.evict(at)
 		w = &watched{}
 		t.watched[a.key()] = w
 	}
-	w.forget(at)
+	w.dropOld(at)
 	w.failures = append(w.failures, at)
 	if len(w.failures) > lockAfter {
 		w.failures = w.failures[len(w.failures)-lockAfter:]
@@ -169,13 +169,13 @@ func (t *throttle) note(a attempt, err error) {
 	}
 }
 
-// room limits the number of pairs, because an attacker can invent any number of names.
-func (t *throttle) room(at time.Time) {
+// evict limits the number of pairs, because an attacker can invent any number of names.
+func (t *throttle) evict(at time.Time) {
 	if len(t.watched) < maxWatched {
 		return
 	}
 	for k, w := range t.watched {
-		if w.forget(at); len(w.failures) == 0 {
+		if w.dropOld(at); len(w.failures) == 0 {
 			delete(t.watched, k)
 		}
 	}
@@ -187,8 +187,8 @@ func (t *throttle) room(at time.Time) {
 	}
 }
 
-// forget drops failures that are too old to count.
-func (w *watched) forget(at time.Time) {
+// dropOld drops failures that are too old to count.
+func (w *watched) dropOld(at time.Time) {
 	for len(w.failures) > 0 && at.Sub(w.failures[0]) >= lockWindow {
 		w.failures = w.failures[1:]
 	}

@@ -104,7 +104,7 @@ func TestThrottleIsBounded(t *testing.T) {
 	t.Parallel()
 	th := newThrottle()
 	for i := range maxWatched + 10 {
-		th.note(attempt{name: fmt.Sprint(i)}, ErrBadPassword)
+		th.recordResult(attempt{name: fmt.Sprint(i)}, ErrBadPassword)
 	}
 	if n := len(th.watched); n > maxWatched {
 		t.Errorf("%d names are watched", n)

@@ -169,7 +169,7 @@ func (s *tokens) keyOf(t *jwt.Token) (any, error) {
 	id, _ := t.Header["kid"].(string)
 	k, ok := s.keys.find(id)
 	if !ok {
-		return nil, fmt.Errorf("no key has the id %q", id)
+		return nil, fmt.Errorf("no token key has the id %q", id)
 	}
 	return &k.private.PublicKey, nil
 }

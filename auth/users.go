@@ -160,16 +160,16 @@ func (a *Accounts) CreateUser(n NewUser) (User, error) {
 		u.Hash = hash
 	}
 	return u, a.update(func(a *Accounts) error {
-		if err := a.isFree(u.GUID); err != nil {
+		if err := a.checkFree(u.GUID); err != nil {
 			return err
 		}
-		return a.keepUser(u)
+		return a.storeUser(u)
 	})
 }
 
-// isFree refuses an id that a user or a client has. Roles are given to the ids of both,
-// so an account with the id of another would have the other's roles.
-func (a *Accounts) isFree(id string) error {
+// checkFree refuses an id that a user or a client has. Roles are given to the ids of
+// both, so an account with the id of another would have the other's roles.
+func (a *Accounts) checkFree(id string) error {
 	if _, err := a.User(id); !errors.Is(err, ErrNotFound) {
 		return cmp.Or(err, fmt.Errorf("user %s: %w", id, ErrTaken))
 	}
@@ -198,7 +198,7 @@ func (a *Accounts) UpdateUser(guid string, fn func(u *User) error) (u User, err 
 		if err := u.check(); err != nil {
 			return err
 		}
-		return a.keepUser(u)
+		return a.storeUser(u)
 	})
 	return u, err
 }
@@ -217,10 +217,10 @@ func (a *Accounts) SetPassword(guid, password string) error {
 		u.Hash, u.PasswordAt = hash, now()
 		u.UpdatedAt = u.PasswordAt
 		u.Version++
-		if err := a.keepUser(u); err != nil {
+		if err := a.storeUser(u); err != nil {
 			return err
 		}
-		return a.endSessions("user", guid)
+		return a.deleteSessions("user", guid)
 	})
 }
 
@@ -251,11 +251,11 @@ func (a *Accounts) DeleteUser(guid string) error {
 		if err := a.users.Delete(guid); err != nil {
 			return fmt.Errorf("cannot delete user %s: %w", guid, err)
 		}
-		return a.endSessions("user", guid)
+		return a.deleteSessions("user", guid)
 	})
 }
 
-func (a *Accounts) keepUser(u User) error {
+func (a *Accounts) storeUser(u User) error {
 	err := a.users.Put(u.GUID, u)
 	if errors.Is(err, store.ErrTaken) {
 		return fmt.Errorf("user name %q of origin %q: %w", u.Name, u.Origin, ErrTaken)

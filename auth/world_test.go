@@ -83,7 +83,7 @@ func newWorld(t testing.TB) *world {
 		GUID: "admin-guid", Name: "admin", Origin: OriginUAA, Email: "admin@dew.localhost", Hash: hashed(adminPassword),
 		Groups: adminGroups, Active: true, Verified: true, CreatedAt: now(), UpdatedAt: now(), PasswordAt: now(),
 	}
-	if err := NewAccounts(db, bcrypt.MinCost).keepUser(admin); err != nil {
+	if err := NewAccounts(db, bcrypt.MinCost).storeUser(admin); err != nil {
 		t.Fatal(err)
 	}
 	w.open()
@@ -176,7 +176,7 @@ func (w *world) do(method, path string, body any, opts ...option) answer {
 	}
 	rec := httptest.NewRecorder()
 	w.s.Handler().ServeHTTP(rec, r)
-	if err := witnessed(r, raw, rec); err != nil {
+	if err := checkExchange(r, raw, rec); err != nil {
 		w.t.Errorf("%s %s is not as described: %v\n%.2000s", method, path, err, rec.Body)
 	}
 	a := answer{code: rec.Code, header: rec.Header(), raw: rec.Body.String()}
@@ -224,7 +224,7 @@ func (w *world) admin() string {
 	return token
 }
 
-func (w *world) given(c *claims) string {
+func (w *world) signed(c *claims) string {
 	w.t.Helper()
 	token, err := w.s.sign(c)
 	if err != nil {
@@ -240,7 +240,7 @@ func (w *world) user(name, password string, groups ...string) User {
 		w.t.Fatal(err)
 	}
 	u.Origin, u.Hash = OriginUAA, hashed(password)
-	if err := w.s.accounts.keepUser(u); err != nil {
+	if err := w.s.accounts.storeUser(u); err != nil {
 		w.t.Fatal(err)
 	}
 	return u
@@ -250,10 +250,10 @@ func (w *world) user(name, password string, groups ...string) User {
 func (w *world) client(id, secret string, authorities ...string) string {
 	w.t.Helper()
 	c := Client{ID: id, Hash: hashed(secret), GrantTypes: []string{GrantClient}, Authorities: authorities, CreatedAt: now(), UpdatedAt: now()}
-	if err := errors.Join(c.check(), w.s.accounts.keepClient(c)); err != nil {
+	if err := errors.Join(c.check(), w.s.accounts.storeClient(c)); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.given(w.s.clientClaims(c, authorities))
+	return w.signed(w.s.clientClaims(c, authorities))
 }
 
 func (w *world) clientToken(id, secret string) string {

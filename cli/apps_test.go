@@ -50,7 +50,7 @@ func TestApp(t *testing.T) {
 	if got := d.dew("app", "shop", "--guid").out; got != "app-1\n" {
 		t.Errorf("the guid is %q", got)
 	}
-	d.dew("app", "shp").must(t, 1, `there is no app "shp"`, `did you mean "shop"?`)
+	d.dew("app", "shp").must(t, 1, `app "shp" does not exist`, `did you mean "shop"?`)
 	d.dew("app", "other").must(t, 1, "To list the apps: dew apps")
 }
 
@@ -266,11 +266,11 @@ func TestDaemonCommands(t *testing.T) {
 	}
 	d.pid = ended.Process.Pid
 	d.dew("status").must(t, 0, fmt.Sprintf("pid %d", d.pid), "http://*.dew.localhost:8080")
-	d.dew("credentials").must(t, 0, "cf api "+nobody+"\n", `cf login -u admin -p 'it'\''s' -o local -s dev`+"\n")
+	d.dew("credentials").must(t, 0, "cf api "+unusedURL+"\n", `cf login -u admin -p 'it'\''s' -o local -s dev`+"\n")
 	d.dew("credentials", "--json").must(t, 0, filepath.Join(d.run, "dew.sock"), `"password": "it's"`, `"apps": "http://*.dew.localhost:8080"`, `"space": "dev"`)
 	d.dew("curl", "/v3/nothing", "-i", "-X", "put", "-d", `{"a":1}`).must(t, 0, "404 Not Found", "Unknown request")
 	if d.body("PUT /v3/nothing") != `{"a":1}` {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	body := filepath.Join(t.TempDir(), "body")
 	if err := os.WriteFile(body, []byte("from a file"), 0o600); err != nil {
@@ -278,7 +278,7 @@ func TestDaemonCommands(t *testing.T) {
 	}
 	d.dew("curl", "v3/nothing", "-d", "@"+body).must(t, 0)
 	if d.body("POST /v3/nothing") != "from a file" {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.dew("shutdown", "--apps").must(t, 0, "Stopped dewd and all apps")
 	if d.body("POST /dew/v1/shutdown") != `{"apps":true}` {

@@ -48,7 +48,7 @@ func reorder(a *cli.App, args []string) []string {
 	stop := func(n int) bool { return isLiteral && n >= limit }
 	known := append(slices.Clone(cmd.Flags), shared...)
 	flags, plain := split(rest[1:], known, stop)
-	own, local := take(flags, shared, known)
+	own, local := splitFlags(flags, shared, known)
 	if lacksValue(own, known) { // the next word would become its value
 		return slices.Concat(args[:1], global, own)
 	}
@@ -56,15 +56,15 @@ func reorder(a *cli.App, args []string) []string {
 	if lacksValue(local, known) {
 		return out
 	}
-	if len(plain) > 0 && !(asksHelp(local, cmd) && len(cmd.Subcommands) == 0) {
+	if len(plain) > 0 && !(requestsHelp(local, cmd) && len(cmd.Subcommands) == 0) {
 		out = append(append(out, "--"), plain...)
 	}
 	return out
 }
 
-// asksHelp reports whether the flags request the help of the command. Other arguments
+// requestsHelp reports whether the flags request the help of the command. Other arguments
 // would be read as help topics.
-func asksHelp(flags []string, cmd *cli.Command) bool {
+func requestsHelp(flags []string, cmd *cli.Command) bool {
 	return slices.ContainsFunc(flags, func(f string) bool {
 		return (f == "--help" || f == "-h") && find(f, cmd.Flags) == nil
 	})
@@ -94,9 +94,9 @@ func split(args []string, known []cli.Flag, stop func(n int) bool) (flags, plain
 	return flags, plain
 }
 
-// take separates the flags in wanted, with their values, from the others. It needs all
+// splitFlags separates the flags in wanted, with their values, from the others. It needs all
 // known flags, because a value can look like the name of a flag, as in --path api.
-func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
+func splitFlags(flags []string, wanted, known []cli.Flag) (own, others []string) {
 	for i := 0; i < len(flags); i++ {
 		dst := &others
 		if find(flags[i], wanted) != nil {

@@ -58,8 +58,8 @@ func TestFlagWithoutValue(t *testing.T) {
 	d.dew("run-task", "shop", "-c").must(t, 2, "flag needs an argument: -c")
 	d.dew("scale", "shop", "-m").must(t, 2, "flag needs an argument: -m")
 	d.dew("tasks", "shop", "--run").must(t, 2, "flag needs an argument: -run")
-	if len(d.asked) != 0 {
-		t.Errorf("asked %v, want nothing", d.asked)
+	if len(d.requests) != 0 {
+		t.Errorf("asked %v, want nothing", d.requests)
 	}
 }
 
@@ -72,7 +72,7 @@ func FuzzReorder(f *testing.F) {
 	a := newApp("dev", quiet()).app
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"dew"}, strings.Fields(line)...)
-		if asksHelp(in, &cli.Command{}) {
+		if requestsHelp(in, &cli.Command{}) {
 			return
 		}
 		if last := in[len(in)-1]; strings.HasPrefix(last, "-") && find(last, everyFlag(a)) != nil {
@@ -92,7 +92,7 @@ func TestUsage(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for args, text := range map[string]string{
 		"psuh":                         `did you mean "push"?`,
-		"frobnicate":                   `no command "frobnicate"`,
+		"frobnicate":                   `command "frobnicate" does not exist`,
 		"app":                          "app needs APP",
 		"apps x":                       "takes no arguments",
 		"app shop x":                   "takes only APP, but got \"x\" as well",
@@ -100,8 +100,8 @@ func TestUsage(t *testing.T) {
 		"restart-app-instance shop x":  "not an instance index",
 		"scale shop -i -2":             "less than 0",
 		"scale shop -m 1x":             "not a valid amount",
-		"kill shop --signal NOPE":      "no signal",
-		"kill shop --signal 99":        "no signal 99",
+		"kill shop --signal NOPE":      `signal "NOPE" does not exist`,
+		"kill shop --signal 99":        "signal 99 does not exist",
 		"kill shop --instance -1":      "less than 0",
 		"logs shop -n -1":              "less than 0",
 		"curl /x -H nonsense":          "not a header",
@@ -117,7 +117,7 @@ func TestUsage(t *testing.T) {
 		d.dew(strings.Fields(args)...).must(t, status, text)
 	}
 	d.dew("app", "").must(t, 2, "an argument is empty")
-	d.dew("--help").must(t, 0, "EXIT STATUS:", "6  cannot reach the daemon")
+	d.dew("--help").must(t, 0, "EXIT STATUS:", "6  cannot connect to the daemon")
 	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
 	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
 	d.dew("completion", "fish").must(t, 0, "restart-app-instance")
@@ -126,8 +126,8 @@ func TestUsage(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
-	r.must(t, 6, "cannot reach dewd at")
+	r.must(t, 6, "cannot connect to dewd at")
 	if strings.Count(command.Explain(r.err), "dew.sock") != 1 {
-		t.Errorf("the door is named more than once: %s", command.Explain(r.err))
+		t.Errorf("the address is named more than once: %s", command.Explain(r.err))
 	}
 }

@@ -111,7 +111,7 @@ DEW_PASSWORD instead of running dew login.`
 // noCommand runs if no command was given, or one that does not exist.
 func noCommand(c *cli.Context) error {
 	if c.NArg() == 0 {
-		return showEveryday(c)
+		return showBasicCommands(c)
 	}
 	return noSuchCommand(c.App, c.Args().First())
 }

@@ -73,14 +73,14 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 	if err != nil {
 		return nil
 	}
-	ask, err := g.Client(d)
+	api, err := g.Client(d)
 	if err != nil {
 		return nil
 	}
-	w := command.Env{Endpoint: d, Client: ask, Out: g.Out}
+	w := command.Env{Endpoint: d, Client: api, Out: g.Out}
 	switch kind {
 	case "OFFERING", "PLAN":
-		return g.offered(ctx, ask, kind)
+		return g.offered(ctx, api, kind)
 	case "ORG_QUOTA", "SPACE_QUOTA":
 		k := platform.QuotasOfOrgs
 		if kind == "SPACE_QUOTA" {
@@ -90,15 +90,15 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 		if err != nil {
 			return nil
 		}
-		all, _ := quotas.List(ctx, ask)
+		all, _ := quotas.List(ctx, api)
 		return console.Names(all, quotas.Name)
 	case "SECURITY_GROUP":
-		all, _ := client.SecurityGroups.List(ctx, ask)
+		all, _ := client.SecurityGroups.List(ctx, api)
 		return console.Names(all, client.SecurityGroups.Name)
 	case "RESOURCE":
 		return console.Names(platform.LabelKinds, func(k platform.LabelKind) string { return k.Name })
 	case "FLAG":
-		all, _ := ask.Daemon().FeatureFlags(ctx)
+		all, _ := api.Daemon().FeatureFlags(ctx)
 		return console.Names(all, func(f v3.FeatureFlag) string { return f.Name })
 	}
 	k, err := platform.LabelOptions{Kind: labelledAs(kind)}.FindKind()
@@ -126,25 +126,25 @@ func (g completer) ofService(ctx context.Context, name, kind string) []string {
 	if err != nil {
 		return nil
 	}
-	ask, err := g.Client(d)
+	api, err := g.Client(d)
 	if err != nil {
 		return nil
 	}
-	i, err := ask.Services().ByName(ctx, name)
+	i, err := api.Services().ByName(ctx, name)
 	if err != nil {
 		return nil
 	}
 	if kind == "KEY" {
-		keys, _ := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+		keys, _ := api.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
 		return console.Names(keys, services.BindingName)
 	}
-	all, _ := ask.Services().Snapshots(ctx, i.GUID)
+	all, _ := api.Services().Snapshots(ctx, i.GUID)
 	return console.Names(all, func(s v3.ServiceSnapshot) string { return s.GUID })
 }
 
 // offered lists service offerings, or the plans of the offering on the command line.
-func (g completer) offered(ctx context.Context, ask *client.Client, kind string) []string {
-	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{})
+func (g completer) offered(ctx context.Context, api *client.Client, kind string) []string {
+	m, err := api.Market().Search(ctx, client.MarketplaceQuery{})
 	if err != nil {
 		return nil
 	}

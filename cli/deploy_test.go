@@ -94,13 +94,13 @@ func TestStrategy(t *testing.T) {
 			d.dew("push", "shop", "-p", dir).must(t, 0)
 			d.outcome = v3.Build{State: v3.BuildStaged, Droplet: &v3.GUID{GUID: "droplet-1"}}
 		}
-		began := len(d.asked)
+		began := len(d.requests)
 		d.dew(strings.Fields(strings.ReplaceAll(c.args, "DIR", dir))...).must(t, 0, "name:")
 		if diff := cmp.Diff(strings.TrimSpace(d.body("POST /v3/deployments")), c.want); diff != "" {
 			t.Errorf("%s: body (-got +want):\n%s", c.args, diff)
 		}
 		for _, not := range []string{"POST /v3/apps/app-1/actions/restart", "PATCH /v3/apps/app-1/relationships/current_droplet"} {
-			if slices.Contains(d.asked[began:], not) {
+			if slices.Contains(d.requests[began:], not) {
 				t.Errorf("%s: %s is asked for", c.args, not)
 			}
 		}

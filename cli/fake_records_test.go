@@ -11,9 +11,9 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// records holds the resources that the fake daemon stores: quotas, security groups,
+// fakeRecords holds the resources that the fake daemon stores: quotas, security groups,
 // isolation segments, labels, environment variable groups and usage events.
-type records struct {
+type fakeRecords struct {
 	kept      map[string][]map[string]any   // by path
 	related   map[string][]v3.GUID          // by path
 	one       map[string]*v3.GUID           // segments of orgs and spaces, by path
@@ -26,8 +26,8 @@ type records struct {
 	stack     v3.Stack
 }
 
-func newRecords() *records {
-	return &records{
+func newFakeRecords() *fakeRecords {
+	return &fakeRecords{
 		kept: map[string][]map[string]any{}, related: map[string][]v3.GUID{}, one: map[string]*v3.GUID{}, labels: map[string]map[string]*string{},
 		vars: map[string]map[string]string{"running": {}, "staging": {}}, ssh: true,
 		stack: v3.Stack{GUID: "s-host", Name: "host", State: "ACTIVE"},
@@ -36,7 +36,7 @@ func newRecords() *records {
 
 type handleFunc func(string, func(*http.Request, []byte) any)
 
-func (rs *records) answers(d *fakeDaemon, handle handleFunc) {
+func (rs *fakeRecords) answers(d *fakeDaemon, handle handleFunc) {
 	for _, kind := range []string{"organization_quotas", "space_quotas", "security_groups", "isolation_segments"} {
 		rs.shelf(d, "/v3/"+kind, handle)
 	}
@@ -66,7 +66,7 @@ func (rs *records) answers(d *fakeDaemon, handle handleFunc) {
 	})
 	for _, phase := range []string{"running", "staging"} {
 		handle("GET /v3/spaces/{guid}/"+phase+"_security_groups", func(r *http.Request, _ []byte) any {
-			return keep(rs.kept["/v3/security_groups"], func(one map[string]any) bool {
+			return listWhere(rs.kept["/v3/security_groups"], func(one map[string]any) bool {
 				return slices.Contains(rs.related["/v3/security_groups/"+one["guid"].(string)+"/relationships/"+phase+"_spaces"], v3.GUID{GUID: r.PathValue("guid")})
 			})
 		})
@@ -83,7 +83,7 @@ func (rs *records) answers(d *fakeDaemon, handle handleFunc) {
 }
 
 // shelf stores the resources of one path as they are sent.
-func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
+func (rs *fakeRecords) shelf(d *fakeDaemon, path string, handle handleFunc) {
 	find := func(r *http.Request) map[string]any {
 		i := slices.IndexFunc(rs.kept[path], func(one map[string]any) bool { return one["guid"] == r.PathValue("guid") })
 		if i < 0 {
@@ -93,10 +93,10 @@ func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
 		return rs.kept[path][i]
 	}
 	handle("GET "+path, func(r *http.Request, _ []byte) any {
-		return keep(rs.kept[path], func(one map[string]any) bool {
+		return listWhere(rs.kept[path], func(one map[string]any) bool {
 			on, _ := one["globally_enabled"].(map[string]any)
-			return rs.holds(r, path+"/"+one["guid"].(string)) && lets(r, "guids", one["guid"].(string)) && lets(r, "names", one["name"].(string)) && lets(r, "globally_enabled_running", fmt.Sprint(on["running"] == true)) &&
-				lets(r, "globally_enabled_staging", fmt.Sprint(on["staging"] == true))
+			return rs.holds(r, path+"/"+one["guid"].(string)) && matchesFilter(r, "guids", one["guid"].(string)) && matchesFilter(r, "names", one["name"].(string)) && matchesFilter(r, "globally_enabled_running", fmt.Sprint(on["running"] == true)) &&
+				matchesFilter(r, "globally_enabled_staging", fmt.Sprint(on["staging"] == true))
 		})
 	})
 	handle("POST "+path, func(_ *http.Request, b []byte) any {
@@ -130,7 +130,7 @@ func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
 }
 
 // holds reports whether the quota at a path belongs to the org or space of the filter.
-func (rs *records) holds(r *http.Request, path string) bool {
+func (rs *fakeRecords) holds(r *http.Request, path string) bool {
 	filter, relation := "organization_guids", "organizations"
 	if strings.HasPrefix(path, "/v3/space_quotas/") {
 		filter, relation = "space_guids", "spaces"
@@ -140,7 +140,7 @@ func (rs *records) holds(r *http.Request, path string) bool {
 }
 
 // relations stores the relationships of resources at a path.
-func (rs *records) relations(d *fakeDaemon, path string, handle handleFunc, changed func(r *http.Request, name string, to []v3.GUID)) {
+func (rs *fakeRecords) relations(d *fakeDaemon, path string, handle handleFunc, changed func(r *http.Request, name string, to []v3.GUID)) {
 	handle("POST "+path+"/{guid}/relationships/{name}", func(r *http.Request, b []byte) any {
 		var c v3.ToMany
 		d.decode(b, &c)
@@ -163,10 +163,10 @@ func (rs *records) relations(d *fakeDaemon, path string, handle handleFunc, chan
 	})
 }
 
-func (rs *records) segmentAnswers(d *fakeDaemon, handle handleFunc) {
+func (rs *fakeRecords) segmentAnswers(d *fakeDaemon, handle handleFunc) {
 	handle("GET /v3/isolation_segments/{guid}/organizations", func(r *http.Request, _ []byte) any {
 		to := rs.related["/v3/isolation_segments/"+r.PathValue("guid")+"/relationships/organizations"]
-		return keep(d.people.orgs, func(o v3.Organization) bool { return slices.Contains(to, v3.GUID{GUID: o.GUID}) })
+		return listWhere(d.accounts.orgs, func(o v3.Organization) bool { return slices.Contains(to, v3.GUID{GUID: o.GUID}) })
 	})
 	for _, path := range []string{"/v3/organizations/{guid}/relationships/default_isolation_segment", "/v3/spaces/{guid}/relationships/isolation_segment"} {
 		handle("GET "+path, func(r *http.Request, _ []byte) any { return v3.Related{Data: rs.one[r.URL.Path]} })
@@ -180,7 +180,7 @@ func (rs *records) segmentAnswers(d *fakeDaemon, handle handleFunc) {
 }
 
 // sharingAnswers handles requests about shared routes and domains.
-func (rs *records) sharingAnswers(d *fakeDaemon, handle handleFunc) {
+func (rs *fakeRecords) sharingAnswers(d *fakeDaemon, handle handleFunc) {
 	for _, path := range []string{"/v3/routes", "/v3/domains"} {
 		rs.relations(d, path, handle, func(*http.Request, string, []v3.GUID) {})
 	}
@@ -197,7 +197,7 @@ func (rs *records) sharingAnswers(d *fakeDaemon, handle handleFunc) {
 
 // relabel stores the labels of a PATCH request. If the resource has labels, it responds
 // with them.
-func (rs *records) relabel(r *http.Request, b []byte) any {
+func (rs *fakeRecords) relabel(r *http.Request, b []byte) any {
 	var c v3.UpdateMetadata
 	if r.Method == http.MethodPatch && json.Unmarshal(b, &c) == nil && c.Metadata != nil {
 		if rs.labels[r.URL.Path] == nil {
@@ -215,7 +215,7 @@ func (rs *records) relabel(r *http.Request, b []byte) any {
 	return nil
 }
 
-func (rs *records) usageAnswers(d *fakeDaemon, handle handleFunc) {
+func (rs *fakeRecords) usageAnswers(d *fakeDaemon, handle handleFunc) {
 	newest := func(r *http.Request) {
 		if r.URL.Query().Get("order_by") != "-created_at" {
 			d.t.Errorf("usage is asked for by %q", r.URL.Query().Get("order_by"))

@@ -10,24 +10,24 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// shelves holds the brokers, offerings, service instances and bindings of the fake
+// fakeServices holds the brokers, offerings, service instances and bindings of the fake
 // daemon.
-type shelves struct {
-	brokers   []v3.ServiceBroker
-	offerings []v3.ServiceOffering
-	plans     []v3.ServicePlan
-	visible   map[string]v3.PlanVisibility // by plan
-	instances []v3.ServiceInstance
-	bindings  []v3.ServiceCredentialBinding
-	routes    []v3.ServiceRouteBinding
-	shared    []v3.NamedGUID // spaces that share an instance
-	copies    []v3.ServiceSnapshot
-	jobs      map[string]*servicesJob
-	told      []v3.AppBinding
+type fakeServices struct {
+	brokers     []v3.ServiceBroker
+	offerings   []v3.ServiceOffering
+	plans       []v3.ServicePlan
+	visible     map[string]v3.PlanVisibility // by plan
+	instances   []v3.ServiceInstance
+	bindings    []v3.ServiceCredentialBinding
+	routes      []v3.ServiceRouteBinding
+	shared      []v3.NamedGUID // spaces that share an instance
+	copies      []v3.ServiceSnapshot
+	jobs        map[string]*servicesJob
+	appBindings []v3.AppBinding
 
 	credentials string   // credentials of every binding
 	late        bool     // operations are in progress until the last message
-	sentences   []string // messages of operations, one for each request
+	messages    []string // messages of operations, one for each request
 	ends        string   // final state of an operation without a job
 	fails       string   // error of the next operation
 	count       int
@@ -40,11 +40,11 @@ type servicesJob struct {
 	done  func()
 }
 
-// located is a response that names a job of the services.
-type located string
+// jobLocation is a response that names a job of the services.
+type jobLocation string
 
-func newShelves() *shelves {
-	s := &shelves{
+func newFakeServices() *fakeServices {
+	s := &fakeServices{
 		visible: map[string]v3.PlanVisibility{}, jobs: map[string]*servicesJob{},
 		brokers:     []v3.ServiceBroker{{GUID: "b-1", Name: "dew", URL: "builtin://dew"}},
 		credentials: `{"host":"10.0.0.2","port":6379,"username":"u","password":"s3cret","uri":"redis://u:s3cret@10.0.0.2:6379"}`,
@@ -56,7 +56,7 @@ func newShelves() *shelves {
 }
 
 // offer adds an offering to a broker.
-func (s *shelves) offer(broker, name string, plans ...string) {
+func (s *fakeServices) offer(broker, name string, plans ...string) {
 	o := v3.ServiceOffering{GUID: "o-" + broker + "-" + name, Name: name, Description: "A " + name, Available: true, DocumentationURL: ptr("https://docs.example.com")}
 	o.Relationships.ServiceBroker = v3.To(broker)
 	s.offerings = append(s.offerings, o)
@@ -68,7 +68,7 @@ func (s *shelves) offer(broker, name string, plans ...string) {
 }
 
 // instance adds a service instance of the first plan.
-func (s *shelves) instance(name, kind string) *v3.ServiceInstance {
+func (s *fakeServices) instance(name, kind string) *v3.ServiceInstance {
 	s.count++
 	i := v3.ServiceInstance{GUID: "s-" + name, Name: name, Type: kind, Tags: []string{}, LastOperation: v3.LastOperation{Type: "create", State: "succeeded", CreatedAt: v3.At(time.Unix(1763160000, 0))}}
 	i.Relationships.Space = v3.To("space-1")
@@ -81,7 +81,7 @@ func (s *shelves) instance(name, kind string) *v3.ServiceInstance {
 }
 
 // bind adds a binding; without an app it is a service key.
-func (s *shelves) bind(service, app, name string) *v3.ServiceCredentialBinding {
+func (s *fakeServices) bind(service, app, name string) *v3.ServiceCredentialBinding {
 	s.count++
 	b := v3.ServiceCredentialBinding{
 		GUID: fmt.Sprintf("c-%d", s.count), Name: &name, Type: v3.BindingKey, LastOperation: v3.LastOperation{Type: "create", State: "succeeded"},
@@ -95,7 +95,7 @@ func (s *shelves) bind(service, app, name string) *v3.ServiceCredentialBinding {
 	return &s.bindings[len(s.bindings)-1]
 }
 
-func (s *shelves) find(guid string) *v3.ServiceInstance {
+func (s *fakeServices) find(guid string) *v3.ServiceInstance {
 	i := slices.IndexFunc(s.instances, func(i v3.ServiceInstance) bool { return i.GUID == guid })
 	if i < 0 {
 		return &v3.ServiceInstance{}
@@ -104,21 +104,21 @@ func (s *shelves) find(guid string) *v3.ServiceInstance {
 }
 
 // begin starts an operation with a job.
-func (s *shelves) begin(done func()) located {
+func (s *fakeServices) begin(done func()) jobLocation {
 	s.count++
 	guid := fmt.Sprintf("service-%d", s.count)
 	s.jobs[guid] = &servicesJob{fails: s.fails, done: done}
 	s.fails = ""
-	return located(guid)
+	return jobLocation(guid)
 }
 
 // job returns the state of a job.
-func (s *shelves) job(guid string) any {
+func (s *fakeServices) job(guid string) any {
 	j := s.jobs[guid]
 	switch {
 	case j == nil:
 		return notFound("Job not found")
-	case s.late && (len(s.sentences) > 0 || j.looks < 2):
+	case s.late && (len(s.messages) > 0 || j.looks < 2):
 		j.looks++
 		return v3.Job{GUID: guid, State: v3.JobPolling}
 	case j.fails != "":
@@ -131,7 +131,7 @@ func (s *shelves) job(guid string) any {
 	return v3.Job{GUID: guid, State: v3.JobComplete}
 }
 
-func (s *shelves) answers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *fakeServices) answers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/jobs/{guid}", func(r *http.Request, _ []byte) any { return s.job(r.PathValue("guid")) })
 	s.offeringAnswers(handle)
 	s.brokerAnswers(d, handle)
@@ -141,22 +141,22 @@ func (s *shelves) answers(d *fakeDaemon, handle func(string, func(*http.Request,
 }
 
 // offeringOf returns the offering of a plan.
-func (s *shelves) offeringOf(p v3.ServicePlan) v3.ServiceOffering {
+func (s *fakeServices) offeringOf(p v3.ServicePlan) v3.ServiceOffering {
 	i := slices.IndexFunc(s.offerings, func(o v3.ServiceOffering) bool { return o.GUID == p.Relationships.ServiceOffering.ID() })
 	return s.offerings[i]
 }
 
-func (s *shelves) brokerOf(o v3.ServiceOffering) string {
+func (s *fakeServices) brokerOf(o v3.ServiceOffering) string {
 	i := slices.IndexFunc(s.brokers, func(b v3.ServiceBroker) bool { return b.GUID == o.Relationships.ServiceBroker.ID() })
 	return s.brokers[i].Name
 }
 
-func (s *shelves) offeringAnswers(handle func(string, func(*http.Request, []byte) any)) {
+func (s *fakeServices) offeringAnswers(handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_plans", func(r *http.Request, _ []byte) any {
-		plans := keep(s.plans, func(p v3.ServicePlan) bool {
+		plans := listWhere(s.plans, func(p v3.ServicePlan) bool {
 			o := s.offeringOf(p)
-			return lets(r, "names", p.Name) && lets(r, "service_offering_names", o.Name) && lets(r, "service_offering_guids", o.GUID) &&
-				lets(r, "service_broker_names", s.brokerOf(o)) && lets(r, "available", fmt.Sprint(p.Available))
+			return matchesFilter(r, "names", p.Name) && matchesFilter(r, "service_offering_names", o.Name) && matchesFilter(r, "service_offering_guids", o.GUID) &&
+				matchesFilter(r, "service_broker_names", s.brokerOf(o)) && matchesFilter(r, "available", fmt.Sprint(p.Available))
 		})
 		var brokers []v3.NamedGUID
 		for _, b := range s.brokers {
@@ -172,8 +172,8 @@ func (s *shelves) offeringAnswers(handle func(string, func(*http.Request, []byte
 		return s.plans[i]
 	})
 	handle("GET /v3/service_offerings", func(r *http.Request, _ []byte) any {
-		return keep(s.offerings, func(o v3.ServiceOffering) bool {
-			return lets(r, "names", o.Name) && lets(r, "service_broker_names", s.brokerOf(o))
+		return listWhere(s.offerings, func(o v3.ServiceOffering) bool {
+			return matchesFilter(r, "names", o.Name) && matchesFilter(r, "service_broker_names", s.brokerOf(o))
 		})
 	})
 	handle("DELETE /v3/service_offerings/{guid}", func(r *http.Request, _ []byte) any {
@@ -201,9 +201,9 @@ func (s *shelves) offeringAnswers(handle func(string, func(*http.Request, []byte
 	})
 }
 
-func (s *shelves) brokerAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *fakeServices) brokerAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_brokers", func(r *http.Request, _ []byte) any {
-		return keep(s.brokers, func(b v3.ServiceBroker) bool { return lets(r, "names", b.Name) })
+		return listWhere(s.brokers, func(b v3.ServiceBroker) bool { return matchesFilter(r, "names", b.Name) })
 	})
 	handle("POST /v3/service_brokers", func(_ *http.Request, body []byte) any {
 		var n v3.CreateServiceBroker
@@ -218,20 +218,20 @@ func (s *shelves) brokerAnswers(d *fakeDaemon, handle func(string, func(*http.Re
 	handle("DELETE /v3/service_brokers/{guid}", func(*http.Request, []byte) any { return s.begin(nil) })
 }
 
-func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *fakeServices) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_instances", func(r *http.Request, _ []byte) any {
 		if got := r.URL.Query().Get("space_guids"); got != "space-1" {
 			d.t.Errorf("service instances of space %q are asked for", got)
 		}
 		for i := range s.instances {
 			last := &s.instances[i].LastOperation
-			if last.State == "in progress" && len(s.sentences) > 0 {
-				last.Description, s.sentences = s.sentences[0], s.sentences[1:]
+			if last.State == "in progress" && len(s.messages) > 0 {
+				last.Description, s.messages = s.messages[0], s.messages[1:]
 			} else if last.State == "in progress" && s.ends != "" {
 				last.State = s.ends
 			}
 		}
-		return keep(s.instances, func(i v3.ServiceInstance) bool { return lets(r, "names", i.Name) })
+		return listWhere(s.instances, func(i v3.ServiceInstance) bool { return matchesFilter(r, "names", i.Name) })
 	})
 	handle("POST /v3/service_instances", func(_ *http.Request, body []byte) any {
 		var n v3.CreateServiceInstance
@@ -277,14 +277,14 @@ func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.
 	handle("DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}", func(*http.Request, []byte) any { return answer{204, nil} })
 }
 
-func (s *shelves) bindingAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *fakeServices) bindingAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_credential_bindings", func(r *http.Request, _ []byte) any {
-		return keep(s.bindings, func(b v3.ServiceCredentialBinding) bool {
+		return listWhere(s.bindings, func(b v3.ServiceCredentialBinding) bool {
 			app := ""
 			if b.Relationships.App != nil {
 				app = b.Relationships.App.ID()
 			}
-			return lets(r, "type", b.Type) && lets(r, "names", *b.Name) && lets(r, "app_guids", app) && lets(r, "service_instance_guids", b.Relationships.ServiceInstance.ID())
+			return matchesFilter(r, "type", b.Type) && matchesFilter(r, "names", *b.Name) && matchesFilter(r, "app_guids", app) && matchesFilter(r, "service_instance_guids", b.Relationships.ServiceInstance.ID())
 		})
 	})
 	handle("POST /v3/service_credential_bindings", func(_ *http.Request, body []byte) any {
@@ -309,7 +309,9 @@ func (s *shelves) bindingAnswers(d *fakeDaemon, handle func(string, func(*http.R
 		return v3.BindingDetails{Credentials: json.RawMessage(s.credentials)}
 	})
 	handle("GET /v3/service_route_bindings", func(r *http.Request, _ []byte) any {
-		return keep(s.routes, func(b v3.ServiceRouteBinding) bool { return lets(r, "route_guids", b.Relationships.Route.ID()) })
+		return listWhere(s.routes, func(b v3.ServiceRouteBinding) bool {
+			return matchesFilter(r, "route_guids", b.Relationships.Route.ID())
+		})
 	})
 	handle("POST /v3/service_route_bindings", func(_ *http.Request, body []byte) any {
 		var n v3.CreateServiceRouteBinding
@@ -326,8 +328,8 @@ func (s *shelves) bindingAnswers(d *fakeDaemon, handle func(string, func(*http.R
 }
 
 // ownAnswers handles the requests that cf does not send.
-func (s *shelves) ownAnswers(handle func(string, func(*http.Request, []byte) any)) {
-	handle("GET /dew/v1/apps/app-1/bindings", func(*http.Request, []byte) any { return v3.AppBindings{Bindings: s.told} })
+func (s *fakeServices) ownAnswers(handle func(string, func(*http.Request, []byte) any)) {
+	handle("GET /dew/v1/apps/app-1/bindings", func(*http.Request, []byte) any { return v3.AppBindings{Bindings: s.appBindings} })
 	const at = " /dew/v1/service_instances/{guid}/snapshots"
 	handle("GET"+at, func(*http.Request, []byte) any { return v3.ServiceSnapshots{Snapshots: s.copies} })
 	handle("POST"+at, func(*http.Request, []byte) any {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // The fake daemon reports this URL. No server listens there, not even a real daemon of
 // this machine.
-const nobody = "http://127.0.0.1:1"
+const unusedURL = "http://127.0.0.1:1"
 
 // fakeDaemon answers on a socket with v3 types and records the requests. It has at most
 // one app, "shop".
@@ -43,59 +43,59 @@ type fakeDaemon struct {
 	t   *testing.T
 	run string // folder of the socket
 
-	mu        sync.Mutex
-	asked     []string // such as "POST /v3/builds"
-	bodies    map[string]string
-	queries   map[string]url.Values
-	app       *v3.App
-	other     *v3.App // app-2, with one process
-	process   v3.Process
-	deployed  []v3.Process // the new processes of a deployment
-	sidecars  []v3.Sidecar
-	stats     []v3.InstanceStats
-	stats2    []v3.InstanceStats // stats of app-2
-	successor string             // instance that starts when the first one gets a signal
-	routes    []v3.Route
-	pool      map[string]int64 // sha1 to size
-	sent      map[string]string
-	folder    map[string]string // files uploaded as a buildpack
-	hadBits   bool
-	builds    []v3.Build
-	buildGone bool       // the build was deleted with its app
-	outcome   v3.Build   // result of the next build, shown from the second request on
-	ahead     []v3.Build // other builds to stage first
-	lines     []v3.LogCacheEnvelope
-	crashes   []v3.Crash
-	unwritten int // number of requests for crashes before they are stored
-	env       map[string]string
-	refuse    map[string]v3.Error // "POST /v3/apps" to the error of a 422 response
-	gone      bool
-	pid       int
-	lateLines []string   // log lines that staging writes
-	query     url.Values // query of the last log request
-	report    v3.LogReport
-	people    people
-	shelves   *shelves // of services
-	tasks     []v3.Task
-	sshClosed string                // reason why SSH is disabled
-	taskLook  func(v3.Task) v3.Task // changes the response for a task; nil: the task is complete
-	rollouts  rollouts
-	records   *records
-	others    []*otherApp // further apps
+	mu          sync.Mutex
+	requests    []string // such as "POST /v3/builds"
+	bodies      map[string]string
+	queries     map[string]url.Values
+	app         *v3.App
+	other       *v3.App // app-2, with one process
+	process     v3.Process
+	deployed    []v3.Process // the new processes of a deployment
+	sidecars    []v3.Sidecar
+	stats       []v3.InstanceStats
+	stats2      []v3.InstanceStats // stats of app-2
+	successor   string             // instance that starts when the first one gets a signal
+	routes      []v3.Route
+	pool        map[string]int64 // sha1 to size
+	sent        map[string]string
+	folder      map[string]string // files uploaded as a buildpack
+	hadBits     bool
+	builds      []v3.Build
+	buildGone   bool       // the build was deleted with its app
+	outcome     v3.Build   // result of the next build, shown from the second request on
+	ahead       []v3.Build // other builds to stage first
+	lines       []v3.LogCacheEnvelope
+	crashes     []v3.Crash
+	unwritten   int // number of requests for crashes before they are stored
+	env         map[string]string
+	refuse      map[string]v3.Error // "POST /v3/apps" to the error of a 422 response
+	gone        bool
+	pid         int
+	lateLines   []string   // log lines that staging writes
+	query       url.Values // query of the last log request
+	report      v3.LogReport
+	accounts    fakeAccounts
+	services    *fakeServices
+	tasks       []v3.Task
+	sshDisabled string                // reason why SSH is disabled
+	changeTask  func(v3.Task) v3.Task // changes the response for a task; nil: the task is complete
+	rollouts    rollouts
+	records     *fakeRecords
+	others      []*otherApp // further apps
 }
 
 func newDaemon(t *testing.T) *fakeDaemon {
 	t.Helper()
 	run := testkit.ShortDir(t)
-	forget(t)
+	clearHome(t)
 	d := &fakeDaemon{
 		t: t, run: run, bodies: map[string]string{}, queries: map[string]url.Values{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
 		process: v3.Process{GUID: "app-1", Type: "web", Version: "v1", Instances: 1, MemoryInMB: 256, DiskInMB: 1024, HealthCheck: v3.HealthCheck{Type: "port"}, Relationships: v3.ProcessRelationships{App: v3.To("app-1")}},
 		stats:   []v3.InstanceStats{{Type: "web", State: v3.StateRunning, Uptime: 5, MemQuota: 256 << 20, DiskQuota: 1 << 30, Version: "v1", Usage: v3.Usage{CPU: 0.031, Mem: 12 << 20, Disk: 4 << 20}}},
 		outcome: v3.Build{State: v3.BuildStaged, Droplet: &v3.GUID{GUID: "droplet-1"}},
 	}
-	d.people, d.shelves = newPeople(), newShelves()
-	d.records = newRecords()
+	d.accounts, d.services = newFakeAccounts(), newFakeServices()
+	d.records = newFakeRecords()
 	l, err := net.Listen("unix", filepath.Join(run, client.Socket))
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +106,8 @@ func newDaemon(t *testing.T) *fakeDaemon {
 	return d
 }
 
-// forget gives the test an empty DEW_HOME and no DEW_ variables.
-func forget(t *testing.T) {
+// clearHome gives the test an empty DEW_HOME and no DEW_ variables.
+func clearHome(t *testing.T) {
 	t.Helper()
 	t.Setenv("DEW_HOME", t.TempDir())
 	for _, name := range []string{"DEW_API", "DEW_USERNAME", "DEW_PASSWORD", "DEW_RUN"} {
@@ -127,13 +127,13 @@ func (d *fakeDaemon) handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, fn) })
 	}
 	d.appRoutes(handle)
-	d.people.routes(d, handle)
+	d.accounts.routes(d, handle)
 	d.pushRoutes(handle)
 	d.otherRoutes(handle)
 	d.taskRoutes(handle)
 	d.deployRoutes(handle)
 	d.bitsRoutes(handle)
-	d.shelves.answers(d, handle)
+	d.services.answers(d, handle)
 	d.records.answers(d, handle)
 	d.dropletAnswers(handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
@@ -168,12 +168,12 @@ func (d *fakeDaemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := r.Method + " " + r.URL.Path
-	d.asked = append(d.asked, key)
+	d.requests = append(d.requests, key)
 	d.bodies[key], d.queries[key] = string(body), r.URL.Query()
 	if d.gone {
 		panic(http.ErrAbortHandler)
 	}
-	if denied := d.people.guard(r); denied != nil {
+	if denied := d.accounts.guard(r); denied != nil {
 		w.WriteHeader(denied.status)
 		d.encode(w, denied.body)
 		return
@@ -190,7 +190,7 @@ func (d *fakeDaemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http
 	case job:
 		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/job-1")
 		w.WriteHeader(http.StatusAccepted)
-	case located:
+	case jobLocation:
 		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/"+string(v))
 		w.WriteHeader(http.StatusAccepted)
 	case rawText:
@@ -287,10 +287,10 @@ func (d *fakeDaemon) pushRoutes(handle func(string, func(*http.Request, []byte) 
 		return job{}
 	})
 	handle("POST /v3/resource_matches", func(_ *http.Request, body []byte) any {
-		var asked, have v3.ResourceMatches
-		d.decode(body, &asked)
+		var requests, have v3.ResourceMatches
+		d.decode(body, &requests)
 		have.Resources = []v3.Resource{}
-		for _, r := range asked.Resources {
+		for _, r := range requests.Resources {
 			if size, ok := d.pool[r.Checksum.Value]; ok && size == r.Size {
 				have.Resources = append(have.Resources, r)
 			}
@@ -358,7 +358,7 @@ func (d *fakeDaemon) otherRoutes(handle func(string, func(*http.Request, []byte)
 	})
 	handle("GET /api/v1/read/app-1", func(r *http.Request, _ []byte) any { return d.read(r) })
 	handle("GET /dew/v1/status", func(*http.Request, []byte) any {
-		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: nobody}
+		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: unusedURL}
 	})
 	handle("GET /dew/v1/apps/app-1/crashes", func(r *http.Request, _ []byte) any {
 		if d.unwritten > 0 {
@@ -477,7 +477,7 @@ func (d *fakeDaemon) count(key string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
-	for _, a := range d.asked {
+	for _, a := range d.requests {
 		if a == key {
 			n++
 		}
@@ -500,10 +500,10 @@ func (d *fakeDaemon) dew(args ...string) result {
 	return runDew(ctx, append([]string{"--run", d.run}, args...)...)
 }
 
-func runDew(ctx context.Context, args ...string) result { return typeDew(ctx, "", args...) }
+func runDew(ctx context.Context, args ...string) result { return runDewWithInput(ctx, "", args...) }
 
-// typeDew is runDew with a user who types text at the terminal.
-func typeDew(ctx context.Context, text string, args ...string) result {
+// runDewWithInput is runDew with a user who types text at the terminal.
+func runDewWithInput(ctx context.Context, text string, args ...string) result {
 	var out, talk bytes.Buffer
 	c := &console.Console{Out: &out, Err: &talk, In: strings.NewReader(text), Interactive: text != ""}
 	err := newApp("dev", c).RunContext(ctx, append([]string{"dew"}, args...))

@@ -33,8 +33,8 @@ func TestChooseByLabels(t *testing.T) {
 
 func TestQuotaOfNewPlaces(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("create-org", "shop", "-q", "small").must(t, 1, `there is no org quota "small"`)
-	d.dew("create-space", "test", "-q", "tiny").must(t, 1, `there is no space quota "tiny"`)
+	d.dew("create-org", "shop", "-q", "small").must(t, 1, `org quota "small" does not exist`)
+	d.dew("create-space", "test", "-q", "tiny").must(t, 1, `space quota "tiny" does not exist`)
 	if d.count("POST /v3/organizations")+d.count("POST /v3/spaces") != 0 {
 		t.Error("something was made before its quota was looked for")
 	}
@@ -95,7 +95,7 @@ func TestPushForTasks(t *testing.T) {
 		}
 	}
 	if d.count("PATCH /v3/apps/app-1/relationships/current_droplet") != 1 || d.count("POST /v3/apps/app-1/actions/restart") != 0 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.dew("push", "shop", "--task", "--strategy", "rolling").must(t, 2, "--task cannot be used with")
 }
@@ -108,7 +108,7 @@ func TestPushDroplet(t *testing.T) {
 	}
 	d.dew("push", "shop", "--droplet", "shop.tgz").must(t, 0, "Uploading droplet shop.tgz", "Starting app shop")
 	if !strings.Contains(d.body("POST /v3/droplets/droplet-9/upload"), "a droplet") || d.count("POST /v3/builds") != 0 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.changed("PATCH /v3/apps/app-1/relationships/current_droplet", `{"data":{"guid":"droplet-9"}}`)
 	d.dew("push", "shop", "--droplet", "none.tgz").must(t, 2, "--droplet: ")
@@ -149,7 +149,7 @@ func TestOtherFlags(t *testing.T) {
 		t.Errorf("got %s, %v", b, err)
 	}
 	d.dew("curl", "/nowhere").must(t, 0, "Unknown request")
-	d.dew("curl", "/nowhere", "--fail").must(t, 1, "the daemon answered 404")
+	d.dew("curl", "/nowhere", "--fail").must(t, 1, "dewd responded with 404")
 
 	d.dew("set-space-role", "admin", "local", "dev", "SpaceDeveloper").must(t, 0)
 	d.dew("org-users", "local", "--all-users").must(t, 0, "admin   Member, SpaceDeveloper")
@@ -161,7 +161,7 @@ func TestCopySourceElsewhere(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("copy-source", "shop", "shop", "-o", "local").must(t, 2, "--organization needs --space")
 	d.dew("copy-source", "shop", "shop", "--no-restart", "--strategy", "rolling").must(t, 2, "cannot be used together")
-	d.dew("copy-source", "shop", "shop", "-s", "tset").must(t, 1, `there is no space "tset"`)
+	d.dew("copy-source", "shop", "shop", "-s", "tset").must(t, 1, `space "tset" does not exist`)
 	d.dew("copy-source", "shop", "shpo", "-s", "dev").must(t, 1, `did you mean "shop"?`)
 }
 

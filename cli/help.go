@@ -13,9 +13,9 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// everyday are the commands that `dew` without arguments prints. They are enough to
+// basicCommands are the commands that `dew` without arguments prints. They are enough to
 // push an app, see its status and find out why it does not work.
-var everyday = [][2]string{
+var basicCommands = [][2]string{
 	{"push", "Push the app in this folder and wait until it runs"},
 	{"apps", "List your apps and their URLs"},
 	{"app", "Show an app's instances, memory, sidecars, routes and last crash"},
@@ -31,14 +31,14 @@ var everyday = [][2]string{
 	{"smoke", "Push the apps of a folder, check that they work, clean up"},
 }
 
-// showEveryday prints the commands that a new user needs, and how to list the others.
-func showEveryday(c *cli.Context) error {
+// showBasicCommands prints the commands that a new user needs, and how to list the others.
+func showBasicCommands(c *cli.Context) error {
 	var b strings.Builder
 	b.WriteString("dew runs Cloud Foundry style apps and their sidecars on this machine.\n\n")
-	for _, e := range everyday {
+	for _, e := range basicCommands {
 		fmt.Fprintf(&b, "  dew %-16s%s\n", e[0], e[1])
 	}
-	others := -len(everyday)
+	others := -len(basicCommands)
 	for range c.App.VisibleCommands() {
 		others++
 	}
@@ -72,16 +72,16 @@ func helpCommands(g *command.Set) []*cli.Command {
 
 // noSuchCommand is the error for an unknown command. It suggests the nearest name, but
 // never a command that deletes or stops something.
-func noSuchCommand(a *cli.App, asked string) error {
+func noSuchCommand(a *cli.App, given string) error {
 	var names []string
 	for _, cmd := range a.VisibleCommands() {
 		if !isDestructive(cmd.Name) {
 			names = append(names, cmd.Names()...)
 		}
 	}
-	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no command %q", asked), Advice: "dew lists the everyday commands, dew help lists all"}
-	if near := command.Nearest(asked, names); near != "" {
-		f.Err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
+	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("command %q does not exist", given), Advice: "To list the basic commands: dew. To list all commands: dew help"}
+	if near := command.Nearest(given, names); near != "" {
+		f.Err = fmt.Errorf("command %q does not exist: did you mean %q?", given, near)
 	}
 	return f
 }
@@ -99,7 +99,7 @@ func isDestructive(name string) bool {
 
 // globalUsageError is an error in the flags before the command.
 func globalUsageError(err error) error {
-	return &console.Failure{Status: console.StatusUsage, Err: err, Advice: "usage: " + usageText + "\n     dew lists the everyday commands, dew help lists all"}
+	return &console.Failure{Status: console.StatusUsage, Err: err, Advice: "usage: " + usageText + "\n     To list the basic commands: dew. To list all commands: dew help"}
 }
 
 // exitStatuses explains the exit statuses.
@@ -109,7 +109,7 @@ const exitStatuses = `   0  success
    3  staging failed
    4  the app crashed while starting, or dew refused to start it
    5  timed out, or the app did not become healthy
-   6  cannot reach the daemon
+   6  cannot connect to the daemon
    7  the app ran out of memory while starting
    8  a check of dew smoke failed
    9  infrastructure: this machine lacks a requirement (to see which: dew doctor)

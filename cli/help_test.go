@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // The help of every command equals the golden file, so that a change of it is reviewed.
 func TestHelp(t *testing.T) {
-	forget(t)
+	clearHome(t)
 	var b strings.Builder
 	b.WriteString(runDew(t.Context(), "--help").out)
 	for _, c := range newApp("dev", quiet()).app.Commands {
@@ -49,15 +49,15 @@ func TestHelp(t *testing.T) {
 
 // dew without arguments is for new users: it lists a few commands that exist, and how
 // to list the others.
-func TestEveryday(t *testing.T) {
-	forget(t)
+func TestBasicCommands(t *testing.T) {
+	clearHome(t)
 	r := runDew(t.Context())
 	a := newApp("dev", quiet()).app
 	a.Setup()
-	r.must(t, 0, fmt.Sprintf("To list the other %d commands: dew help\n", len(a.VisibleCommands())-len(everyday)))
-	for _, e := range everyday {
+	r.must(t, 0, fmt.Sprintf("To list the other %d commands: dew help\n", len(a.VisibleCommands())-len(basicCommands)))
+	for _, e := range basicCommands {
 		if c := a.Command(e[0]); c == nil || c.Name != e[0] {
-			t.Errorf("there is no command %s", e[0])
+			t.Errorf("command %s does not exist", e[0])
 		}
 		r.must(t, 0, "  dew "+e[0]+" ", e[1])
 	}
@@ -77,7 +77,7 @@ func TestEveryday(t *testing.T) {
 		t.Errorf("help push differs from push --help:\n%s", cmp.Diff(want.out, got.out))
 	}
 	runDew(t.Context(), "help", "--generate-bash-completion").must(t, 0, "restart-app-instance\n")
-	runDew(t.Context(), "help", "psuh").must(t, 2, `there is no command "psuh": did you mean "push"?`, "dew help lists all")
+	runDew(t.Context(), "help", "psuh").must(t, 2, `command "psuh" does not exist: did you mean "push"?`, "To list all commands: dew help")
 	for _, typo := range []string{"delet", "shutdwn", "kil", "purge-service-instanc"} {
 		if r := runDew(t.Context(), typo); r.status != 2 || strings.Contains(r.talk+r.err.Error(), "did you mean") {
 			t.Errorf("%s: status %d, %v; a destructive command must not be suggested", typo, r.status, r.err)
@@ -94,9 +94,9 @@ func TestUsageLine(t *testing.T) {
 		"p -X":                    {"push has no flag -X", "usage: dew push [APP] [flags]"},
 		"app":                     {"app needs APP (APP is the name of an app: dew apps lists them)\n     usage: dew app APP [flags]"},
 		"rename a b c":            {"usage: dew rename APP NEW_NAME"},
-		"kill shop --signal NOPE": {"no signal", "usage: dew kill APP [flags]"},
+		"kill shop --signal NOPE": {`signal "NOPE" does not exist`, "usage: dew kill APP [flags]"},
 		"completion tcsh":         {"usage: dew completion bash|zsh|fish"},
-		"--foo":                   {"usage: dew [--run folder | --api URL] command", "dew help lists all"},
+		"--foo":                   {"usage: dew [--run folder | --api URL] command", "To list all commands: dew help"},
 		"--api x apps":            {"--run and --api cannot be used together", "usage: dew [--run"},
 	} {
 		d.dew(strings.Fields(line)...).must(t, 2, texts...)

@@ -19,10 +19,10 @@ import (
 type mailDaemon struct {
 	run string
 
-	mu    sync.Mutex
-	mails []v3.Mail
-	asked []string
-	on    bool
+	mu      sync.Mutex
+	mails   []v3.Mail
+	queries []string
+	on      bool
 }
 
 func newMailDaemon(t *testing.T) *mailDaemon {
@@ -40,7 +40,7 @@ func newMailDaemon(t *testing.T) *mailDaemon {
 	answer := func(pattern string, fn func(r *http.Request) any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			d.mu.Lock()
-			d.asked = append(d.asked, r.Method+" "+r.URL.RequestURI())
+			d.queries = append(d.queries, r.Method+" "+r.URL.RequestURI())
 			v := fn(r)
 			d.mu.Unlock()
 			if v == nil {
@@ -110,12 +110,12 @@ func TestInboxCommand(t *testing.T) {
 		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},
 		{"show", []string{"inbox", "show", "m-2"}, 0, []string{"subject:", "line 1\nline ", "kind:     reset"}, ""},
 		{"show by number", []string{"inbox", "show", "2"}, 0, []string{"subject:", "kind:     reset"}, ""},
-		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "there is no mail 99"},
+		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "the inbox has no mail 99"},
 		{"show html", []string{"inbox", "show", "m-2", "--html"}, 0, []string{"<p>"}, ""},
 		{"show what has no text", []string{"inbox", "show", "m-1"}, 0, []string{"<b>only html"}, ""},
 		{"show as JSON", []string{"inbox", "show", "m-2", "--json"}, 0, []string{`"text": "line 1`}, ""},
 		{"show nothing", []string{"inbox", "show"}, 2, nil, "needs the number or the ID"},
-		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "there is no mail m-9"},
+		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "the inbox has no mail m-9"},
 		{"wait", []string{"inbox", "wait", "--kind", "reset", "--to", "jo@example.com", "--subject", "Re"}, 0, []string{"m-2"}, ""},
 		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no matching mail arrived within 30ms"},
 		{"wait no time", []string{"inbox", "wait", "--timeout", "0s"}, 2, nil, "--timeout"},
@@ -127,12 +127,12 @@ func TestInboxCommand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := d.dew(t, tt.args...)
-			said := got.talk
+			output := got.talk
 			if got.err != nil {
-				said += got.err.Error()
+				output += got.err.Error()
 			}
-			if got.status != tt.status || !strings.Contains(said, tt.talk) {
-				t.Errorf("status %d, said %q; want %d, %q", got.status, said, tt.status, tt.talk)
+			if got.status != tt.status || !strings.Contains(output, tt.talk) {
+				t.Errorf("status %d, said %q; want %d, %q", got.status, output, tt.status, tt.talk)
 			}
 			for _, want := range tt.out {
 				if !strings.Contains(got.out, want) {
@@ -146,10 +146,10 @@ func TestInboxCommand(t *testing.T) {
 	}
 }
 
-func TestInboxAsksWhatWasSaid(t *testing.T) {
+func TestInboxQuery(t *testing.T) {
 	d := newMailDaemon(t)
 	d.dew(t, "inbox", "--to", "a@b", "--kind", "k", "--subject", "s s", "--after", "7", "-n", "3")
-	if got, want := d.asked[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {
+	if got, want := d.queries[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {
 		t.Errorf("asked = %s, want %s", got, want)
 	}
 }

@@ -11,7 +11,7 @@ func TestLabels(t *testing.T) {
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0)
 	d.dew("create-isolation-segment", "far").must(t, 0)
-	d.shelves.instances = append(d.shelves.instances, v3.ServiceInstance{GUID: "i-db", Name: "db"})
+	d.services.instances = append(d.services.instances, v3.ServiceInstance{GUID: "i-db", Name: "db"})
 	for kind, name := range map[string]string{
 		"app": "shop", "buildpack": "binary_buildpack", "domain": "dew.localhost", "isolation-segment": "far", "org": "local", "route": "shop.dew.localhost",
 		"service-instance": "db", "space": "dev", "stack": "host", "user": "admin",
@@ -31,7 +31,7 @@ func TestLabelArguments(t *testing.T) {
 	d.dew("labels", "aps", "shop").must(t, 2, `stack, user, not "aps"`, "did you mean app?")
 	d.dew("labels", "app").must(t, 2, "labels needs RESOURCE RESOURCE_NAME")
 	d.dew("set-label", "app", "shop", "env").must(t, 2, `a label is KEY=VALUE, not "env"`)
-	d.dew("set-label", "app", "shpo", "a=b").must(t, 1, `there is no app "shpo"`, `did you mean "shop"?`)
+	d.dew("set-label", "app", "shpo", "a=b").must(t, 1, `app "shpo" does not exist`, `did you mean "shop"?`)
 	d.dew("labels", "service-plan", "none").must(t, 1, "To list the service plans: dew marketplace")
-	d.dew("labels", "buildpack", "binary_buildpack", "-s", "debian").must(t, 1, `there is no buildpack "binary_buildpack"`)
+	d.dew("labels", "buildpack", "binary_buildpack", "-s", "debian").must(t, 1, `buildpack "binary_buildpack" does not exist`)
 }

@@ -28,10 +28,10 @@ func (d *fakeDaemon) types(text string, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	d.t.Setenv("DEW_RUN", d.run)
-	return typeDew(ctx, text, args...)
+	return runDewWithInput(ctx, text, args...)
 }
 
-func remembered(t *testing.T) command.Config {
+func storedConfig(t *testing.T) command.Config {
 	t.Helper()
 	m, err := command.FindConfigFile()
 	if err != nil {
@@ -50,7 +50,7 @@ func TestLogin(t *testing.T) {
 	d.remote("apps").must(t, 0, "shop") // the socket needs no login
 	d.remote("login", url, "-a", url).must(t, 2, "login takes one URL")
 	d.remote("login", url, "-u", "admin", "-p", "wrong").must(t, 1, "cannot log in to "+url+" as admin: Bad credentials", "Check the user name")
-	if c := remembered(t); c.API != "" {
+	if c := storedConfig(t); c.API != "" {
 		t.Fatalf("a login that failed is remembered: %+v", c)
 	}
 	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0, "Logged in to "+url+" as admin", "org:     local", "space:   dev")
@@ -60,8 +60,8 @@ func TestLogin(t *testing.T) {
 	}
 	d.remote("apps").must(t, 0, "shop")
 	d.remote("app", "shop").must(t, 0, "shop")
-	if d.count("GET /v3/apps") == 0 || len(d.people.grants) != 2 {
-		t.Errorf("grants are %v", d.people.grants)
+	if d.count("GET /v3/apps") == 0 || len(d.accounts.grants) != 2 {
+		t.Errorf("grants are %v", d.accounts.grants)
 	}
 	d.remote("api").must(t, 0, url, "user:", "admin", "3.180.0")
 	d.remote("api", "--json").must(t, 0, `"api": "`+url+`"`, `"user": "admin"`)
@@ -69,7 +69,7 @@ func TestLogin(t *testing.T) {
 	d.remote("login", "-u", "admin", "--client-credentials", "--password-stdin").must(t, 1, "cannot read the answer")
 	d.remote("logout").must(t, 0, "Logged out of "+url)
 	if d.count("DELETE /uaa/oauth/token/revoke/jti-1") != 1 {
-		t.Errorf("the token was not revoked: %v", d.asked)
+		t.Errorf("the token was not revoked: %v", d.requests)
 	}
 	d.remote("logout").must(t, 0, "Not logged in")
 	d.remote("api").must(t, 0, filepath.Join(d.run, "dew.sock"), "no login is needed")
@@ -83,7 +83,7 @@ func TestLoginSocketAddress(t *testing.T) {
 	d := newDaemon(t)
 	d.t.Setenv("DEW_PASSWORD", "x")
 	// The daemon of this machine reports a URL on which no server listens.
-	d.remote("login", "-u", "admin").must(t, 6, nobody, "Check that the daemon is running")
+	d.remote("login", "-u", "admin").must(t, 6, unusedURL, "Check that the daemon is running")
 	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "login needs the URL of a daemon")
 }
 
@@ -106,7 +106,7 @@ func TestLoginUsage(t *testing.T) {
 	t.Setenv("DEW_API", url)
 	d.remote("target").must(t, 0, url)
 	d.remote("--run", d.run+"/.", "target").must(t, 0, "dew.sock")
-	if c := remembered(t); c.API != "" {
+	if c := storedConfig(t); c.API != "" {
 		t.Errorf("--api is remembered: %+v", c)
 	}
 }
@@ -114,9 +114,9 @@ func TestLoginUsage(t *testing.T) {
 func TestClientLogin(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
-	d.people.secrets["ci"] = "s3cret of ci"
+	d.accounts.secrets["ci"] = "s3cret of ci"
 	d.types("s3cret of ci\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
-	d.people.good = nil
+	d.accounts.good = nil
 	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has expired", "dew login "+url+" -u ci --client-credentials")
 	t.Setenv("DEW_USERNAME", "ci")
 	t.Setenv("DEW_PASSWORD", "s3cret of ci")
@@ -144,15 +144,15 @@ func TestEnvironmentLogin(t *testing.T) {
 	t.Setenv("DEW_PASSWORD", "it's")
 	d.remote("apps").must(t, 0, "shop")
 	d.remote("apps").must(t, 0, "shop")
-	if n := len(d.people.grants); n != 1 {
+	if n := len(d.accounts.grants); n != 1 {
 		t.Errorf("it logged in %d times", n)
 	}
 	if text := string(configText(t)); strings.Contains(text, "it's") {
 		t.Errorf("the password is on the disk:\n%s", text)
 	}
-	d.people.good, d.people.refresh = nil, map[string]string{}
+	d.accounts.good, d.accounts.refresh = nil, map[string]string{}
 	d.remote("apps").must(t, 0, "shop") // the daemon refuses the refresh token, but accepts the password
-	if got := d.people.grants; !slices.Equal(got, []string{"password", "refresh_token", "password"}) {
+	if got := d.accounts.grants; !slices.Equal(got, []string{"password", "refresh_token", "password"}) {
 		t.Errorf("grants are %v", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
 	wrong := []string{"cannot log in to " + url + ": DEW_PASSWORD is not the password of admin", "unset both to use the session of dew login"}
-	d.people.secrets["ada"] = "pa"
+	d.accounts.secrets["ada"] = "pa"
 	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0)
 	t.Setenv("DEW_USERNAME", "admin")
 	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, but dew is logged in to "+url+" as ada", "dew login "+url+" -u admin")
@@ -186,26 +186,26 @@ func TestEnvironmentOfAnother(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
-	d.people.life = 30 * time.Second
+	d.accounts.life = 30 * time.Second
 	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)
-	first := len(d.people.grants)
-	d.people.life = time.Hour
+	first := len(d.accounts.grants)
+	d.accounts.life = time.Hour
 	d.remote("apps").must(t, 0, "shop")
 	d.remote("apps").must(t, 0, "shop")
-	if got := d.people.grants[first:]; len(got) != 1 || got[0] != "refresh_token" {
+	if got := d.accounts.grants[first:]; len(got) != 1 || got[0] != "refresh_token" {
 		t.Errorf("grants are %v", got)
 	}
-	first = len(d.people.grants)
-	d.people.good = nil // the daemon forgot all tokens
+	first = len(d.accounts.grants)
+	d.accounts.good = nil // the daemon forgot all tokens
 	bits := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bits, "a"), []byte("a"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.remote("push", "shop", "-p", bits).must(t, 0)
-	if got := d.people.grants[first:]; len(got) != 1 || got[0] != "refresh_token" {
+	if got := d.accounts.grants[first:]; len(got) != 1 || got[0] != "refresh_token" {
 		t.Errorf("grants are %v", got)
 	}
-	d.people.good, d.people.refresh = nil, map[string]string{}
+	d.accounts.good, d.accounts.refresh = nil, map[string]string{}
 	d.remote("apps").must(t, 1, "the session of admin at "+url+" has expired", "dew login "+url+" -u admin")
 }
 
@@ -214,16 +214,16 @@ func TestSocketToken(t *testing.T) {
 	d := newDaemon(t)
 	d.listen()
 	d.dew("create-user", "ada", "pw").must(t, 0, "Created user ada")
-	if len(d.people.grants) != 0 {
-		t.Errorf("grants are %v", d.people.grants)
+	if len(d.accounts.grants) != 0 {
+		t.Errorf("grants are %v", d.accounts.grants)
 	}
-	d.people.secrets["admin"] = "" // unknown password
+	d.accounts.secrets["admin"] = "" // unknown password
 	d.dew("oauth-token").must(t, 0, "bearer e30.")
 }
 
 func TestTLS(t *testing.T) {
 	d := newDaemon(t)
-	d.people.locked = true
+	d.accounts.locked = true
 	s := httptest.NewTLSServer(d.handler())
 	defer s.Close()
 	d.remote("login", s.URL, "-u", "admin", "-p", "it's").must(t, 6, "certificate", "--ca-cert FILE")
@@ -256,8 +256,8 @@ func TestPasswd(t *testing.T) {
 	d.types("new\nnewer\n", "passwd", "--password-stdin").must(t, 0, "Changed the password")
 	d.remote("create-user", "ada", "pw").must(t, 0)
 	d.types("x\nx\n", "passwd", "ada").must(t, 0, "Changed the password of ada")
-	d.remote("passwd", "adda").must(t, 1, `there is no user "adda"`, `did you mean "ada"?`)
-	if d.people.secrets["admin"] != "newer" || d.people.secrets["ada"] != "x" {
-		t.Errorf("passwords are %v", d.people.secrets)
+	d.remote("passwd", "adda").must(t, 1, `user "adda" does not exist`, `did you mean "ada"?`)
+	if d.accounts.secrets["admin"] != "newer" || d.accounts.secrets["ada"] != "x" {
+		t.Errorf("passwords are %v", d.accounts.secrets)
 	}
 }

@@ -92,7 +92,7 @@ func (d *fakeDaemon) otherStream(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	i := slices.IndexFunc(d.others, func(a *otherApp) bool { return a.app.GUID == r.PathValue("guid") })
 	a := d.others[i]
-	d.asked = append(d.asked, "GET "+r.URL.Path)
+	d.requests = append(d.requests, "GET "+r.URL.Path)
 	d.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +173,7 @@ func TestLogsOfUnknownApp(t *testing.T) {
 	d.withOther("shop").print(1, "one")
 	r := d.dew("logs", "shop", "shpo", "--recent")
 	if r.must(t, 1, `"shpo"`, `did you mean "shop"?`); r.out != "" || d.count("GET /stream/v1/apps/guid-shop") != 0 {
-		t.Errorf("streamed %q, asked %v", r.out, d.asked)
+		t.Errorf("streamed %q, asked %v", r.out, d.requests)
 	}
 	for args, want := range map[string]string{
 		"logs":                        "logs needs APP, --all",

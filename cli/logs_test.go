@@ -197,8 +197,8 @@ func TestLogsVerify(t *testing.T) {
 	d.dew("logs", "shop", "--verify").must(t, 0, "Checked 3 lines (numbers 1 to 3)")
 	d.report = v3.LogReport{OK: true, Lines: 1, First: 9, Last: 9, Gaps: 1, Lost: 8}
 	d.dew("logs", "shop", "--verify").must(t, 0, "Gaps: 1, missing lines: 8") // the retention dropped them
-	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
-	d.dew("logs", "shop", "--verify").must(t, console.StatusFailed, "line 5 stands where line 4 should")
+	d.report = v3.LogReport{Problems: []string{"found line 5, want line 4"}}
+	d.dew("logs", "shop", "--verify").must(t, console.StatusFailed, "found line 5, want line 4")
 }
 
 // The error for a crash that does not exist names the app and the next command.

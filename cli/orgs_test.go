@@ -14,8 +14,8 @@ func TestTarget(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("target").must(t, 0, "dew.sock", "org:     local", "space:   dev")
 	d.dew("orgs").must(t, 0, "local   1        yes") // the default
-	d.dew("target", "-s", "dve").must(t, 1, `there is no space "dve" in org local`, `did you mean "dev"?`)
-	d.dew("target", "-o", "lokal").must(t, 1, `there is no org "lokal"`, `did you mean "local"?`)
+	d.dew("target", "-s", "dve").must(t, 1, `space "dve" does not exist in org local`, `did you mean "dev"?`)
+	d.dew("target", "-o", "lokal").must(t, 1, `org "lokal" does not exist`, `did you mean "local"?`)
 	d.dew("create-org", "shop").must(t, 0, "Created org shop")
 	d.dew("create-org", "shop").must(t, 0, "already exists")
 	d.dew("target", "-o", "shop").must(t, 0, "org:   shop", "No space is targeted")
@@ -27,28 +27,28 @@ func TestTarget(t *testing.T) {
 	d.dew("orgs").must(t, 0, "local   1        no", "shop    1        yes")
 	d.dew("orgs", "--json").must(t, 0, `"name": "shop"`, `"spaces": 1`, `"targeted": true`)
 	d.dew("spaces", "-o", "local", "--json").must(t, 0, `"name": "dev"`, `"org": "local"`)
-	if p := remembered(t).Local[d.run]; p != (command.Target{OrgGUID: "org-shop", Org: "shop", SpaceGUID: "space-test", Space: "test"}) {
+	if p := storedConfig(t).Local[d.run]; p != (command.Target{OrgGUID: "org-shop", Org: "shop", SpaceGUID: "space-test", Space: "test"}) {
 		t.Errorf("the target is %+v", p)
 	}
-	if len(d.people.roles) != 0 {
-		t.Errorf("the administrator of the socket got roles: %v", d.people.roles)
+	if len(d.accounts.roles) != 0 {
+		t.Errorf("the administrator of the socket got roles: %v", d.accounts.roles)
 	}
 	// Another daemon has its own target.
 	other := t.TempDir()
 	runDew(t.Context(), "--run", other, "target").must(t, 0, other)
-	d.people.spaces = d.people.spaces[:1]
+	d.accounts.spaces = d.accounts.spaces[:1]
 	d.dew("apps").must(t, 1, "the targeted space test of org shop does not exist any more", "dew target -o ORG -s SPACE")
 	d.dew("target", "-o", "local", "-s", "dev").must(t, 0)
 	d.dew("apps").must(t, 0)
-	d.people.orgs, d.people.spaces = nil, nil
+	d.accounts.orgs, d.accounts.spaces = nil, nil
 	d.dew("delete-org", "local", "-f").must(t, 0, "Org local does not exist")
 }
 
-func TestNowhere(t *testing.T) {
+func TestNoTarget(t *testing.T) {
 	d := newDaemon(t)
-	d.people.spaces = nil
+	d.accounts.spaces = nil
 	d.dew("apps").must(t, 1, "no org and space are targeted", "dew target -o ORG -s SPACE")
-	d.people.orgs = nil
+	d.accounts.orgs = nil
 	d.dew("apps").must(t, 1, "no org and space are targeted")
 	d.dew("spaces").must(t, 1, "no org is targeted")
 	d.dew("orgs").must(t, 0, "No orgs are visible to you")
@@ -69,18 +69,18 @@ func TestOrgsAndSpaces(t *testing.T) {
 	if got := d.body("PATCH /v3/organizations/org-1") + d.body("PATCH /v3/spaces/space-1"); got != `{"name":"home"}{"name":"test"}` {
 		t.Errorf("bodies are %s", got)
 	}
-	if p := remembered(t).Local[d.run]; p.Org != "home" || p.Space != "test" {
+	if p := storedConfig(t).Local[d.run]; p.Org != "home" || p.Space != "test" {
 		t.Errorf("the target is %+v", p)
 	}
 	d.dew("delete-space", "dev").must(t, 2, "confirmation needed: pass -f to delete space dev")
 	d.dew("delete-space", "nothing", "-f").must(t, 0, "Space nothing does not exist")
 	d.dew("delete-space", "dev", "-f").must(t, 0, "Deleted space dev")
-	if p := remembered(t).Local[d.run]; p != (command.Target{}) {
+	if p := storedConfig(t).Local[d.run]; p != (command.Target{}) {
 		t.Errorf("the target is %+v", p)
 	}
 	d.dew("delete-org", "local").must(t, 2, "confirmation needed: pass -f to delete org local")
 	d.dew("delete-org", "local", "-f").must(t, 0, "Deleted org local")
-	if len(d.people.orgs)+len(d.people.spaces) != 0 {
+	if len(d.accounts.orgs)+len(d.accounts.spaces) != 0 {
 		t.Error("they are still there")
 	}
 }
@@ -91,8 +91,8 @@ func TestUsersAndRoles(t *testing.T) {
 	d.types("pw\npw\n", "create-user", "ada", "--email", "ada@example.com").must(t, 0, "Password for ada: ", "Password for ada, again: ", "dew set-space-role ada ORG SPACE")
 	d.types("secret\n", "create-user", "ci", "--password-stdin").must(t, 0, "Created user ci")
 	d.dew("create-user", "ada", "pw").must(t, 0, "User ada already exists")
-	if d.people.emails["ada"] != "ada@example.com" || d.people.emails["ci"] != "ci" || d.people.secrets["ci"] != "secret" {
-		t.Errorf("got %v, %v", d.people.emails, d.people.secrets)
+	if d.accounts.emails["ada"] != "ada@example.com" || d.accounts.emails["ci"] != "ci" || d.accounts.secrets["ci"] != "secret" {
+		t.Errorf("got %v, %v", d.accounts.emails, d.accounts.secrets)
 	}
 	d.dew("users").must(t, 0, "ada     uaa      user-ada", "admin   uaa")
 	d.dew("users", "--json").must(t, 0, `"name": "ci"`)
@@ -104,7 +104,7 @@ func TestUsersAndRoles(t *testing.T) {
 	d.dew("set-org-role", "ada", "local", "SpaceDeveloper").must(t, 2, "in an org: choose one of OrgManager, BillingManager, OrgAuditor")
 	d.dew("set-org-role", "adda", "local", "OrgManager").must(t, 1, `did you mean "ada"?`)
 	var kinds []string
-	for _, r := range d.people.roles {
+	for _, r := range d.accounts.roles {
 		kinds = append(kinds, r.Type+" "+r.Relationships.User.ID())
 	}
 	if got := strings.Join(kinds, ","); got != "organization_user user-ada,space_developer user-ada,organization_manager user-ada,organization_billing_manager ci" {
@@ -117,13 +117,13 @@ func TestUsersAndRoles(t *testing.T) {
 	d.dew("unset-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "ada does not have role SpaceDeveloper")
 	d.dew("unset-org-role", "ci", "local", "BillingManager", "--client").must(t, 0)
 	d.dew("space-users", "local", "dev").must(t, 0, "No users have a role")
-	if len(d.people.roles) != 2 {
-		t.Errorf("roles are %v", d.people.roles)
+	if len(d.accounts.roles) != 2 {
+		t.Errorf("roles are %v", d.accounts.roles)
 	}
 	d.dew("delete-user", "ada", "-f").must(t, 0, "Deleted user ada")
 	d.dew("delete-user", "ada", "-f").must(t, 0, "User ada does not exist")
 	if d.count("DELETE /v3/users/user-ada") != 1 || d.count("DELETE /uaa/Users/user-ada") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestCreateSpaceRoles(t *testing.T) {
 	d.remote("login", d.listen(), "-u", "admin", "-p", "it's").must(t, 0)
 	d.remote("create-space", "test").must(t, 0, "Created space test in org local")
 	var got []string
-	for _, r := range d.people.roles {
+	for _, r := range d.accounts.roles {
 		got = append(got, r.Type)
 	}
 	if strings.Join(got, " ") != "organization_user space_manager space_developer" {
@@ -147,8 +147,8 @@ func TestCreateSpaceRoles(t *testing.T) {
 func TestPick(t *testing.T) {
 	d := newDaemon(t)
 	url := d.listen()
-	d.people.orgs = append(d.people.orgs, v3.Organization{GUID: "org-2", Name: "shop"})
-	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
+	d.accounts.orgs = append(d.accounts.orgs, v3.Organization{GUID: "org-2", Name: "shop"})
+	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	d.types("it's\n1\ntest\n", "login", url, "-u", "admin").must(t, 0, "  1. local", "  2. shop", "  2. test", "space:   test")
 	d.types("it's\n9\n", "login", url, "-u", "admin").must(t, 2, `"9" is not in the list`)
 	d.remote("login", url, "-u", "admin", "-p", "it's", "-o", "local", "-s", "dev").must(t, 0, "space:   dev")

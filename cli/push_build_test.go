@@ -26,8 +26,8 @@ func TestPushBuilds(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": buildStep, "source": "one"})
 	d.dew("push", "-f", root).must(t, 1, "out does not exist", "dew push --build (runs: mkdir -p out; echo compiling >&2; cat source | tee out/a)")
-	if _, err := os.Stat(filepath.Join(root, "out")); err == nil || len(d.asked) > 0 {
-		t.Errorf("something was built, or sent: %v", d.asked)
+	if _, err := os.Stat(filepath.Join(root, "out")); err == nil || len(d.requests) > 0 {
+		t.Errorf("something was built, or sent: %v", d.requests)
 	}
 	d.dew("push", "-f", root, "--watch").must(t, 1, "out does not exist", "dew push --build")
 	r := d.dew("push", "-f", root, "--build")
@@ -44,7 +44,7 @@ func TestPushBuildFails(t *testing.T) {
 		status int
 		text   string
 	}{
-		"the build": {smoke: "build: echo oops; exit 3", status: 1, text: "   oops\nbuild failed: it ended with exit status 3\n"},
+		"the build": {smoke: "build: echo oops; exit 3", status: 1, text: "   oops\nbuild failed: the script failed: exit status 3\n"},
 		"no result": {smoke: "build: 'true'", status: 1, text: "manifest.yml, line 3: path: the build did not create out"},
 		"no file":   {status: 2, text: "smoke.yml does not exist\n     Add the commands"},
 		"no build":  {smoke: "checks: []", status: 2, text: "smoke.yml has no key build"},
@@ -58,8 +58,8 @@ func TestPushBuildFails(t *testing.T) {
 				files["smoke.yml"] = c.smoke
 			}
 			d.dew(append([]string{"push", "-f", folder(t, files), "--build"}, c.args...)...).must(t, c.status, c.text)
-			if len(d.asked) > 0 {
-				t.Errorf("the daemon was asked: %v", d.asked)
+			if len(d.requests) > 0 {
+				t.Errorf("the daemon was asked: %v", d.requests)
 			}
 		})
 	}
@@ -69,11 +69,11 @@ func TestPushBuildFails(t *testing.T) {
 func TestSmokePushWithoutTheResult(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: 'true'"})
-	ask, err := client.New(client.Options{Run: d.run})
+	api, err := client.New(client.Options{Run: d.run})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &smoketest.Verbs{Client: ask, Out: quiet()}
+	v := &smoketest.Verbs{Client: api, Out: quiet()}
 	err = v.Push(t.Context(), smoke.Push{Manifest: filepath.Join(root, "manifest.yml"), Dir: root})
 	if err == nil || !strings.Contains(err.Error(), "the build did not create out") {
 		t.Errorf("push = %v", err)
@@ -94,7 +94,7 @@ func TestPushBuildWatch(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: mkdir -p out; grep -v bad source > out/a", "source": "one"})
 	ctx, stop := context.WithCancel(t.Context())
-	talk := &told{said: make(chan string, 1000)}
+	talk := &channelWriter{lines: make(chan string, 1000)}
 	ended := make(chan error, 1)
 	go func() {
 		c := &console.Console{Out: io.Discard, Err: talk, In: strings.NewReader("")}

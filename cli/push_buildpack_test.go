@@ -63,7 +63,7 @@ func TestPushRefusesWhatIsNoBuildpack(t *testing.T) {
 	t.Chdir(folder(t, map[string]string{"app/a": "a", "pack/detect": "#!/bin/sh"}))
 	d.dew("push", "shop", "--no-manifest", "-p", "app", "-b", "./pack").must(t, 2, "./pack is not a buildpack: it has no bin/detect")
 	d.dew("push", "shop", "--no-manifest", "-p", "app", "-b", "./none").must(t, 1, "buildpack ./none: cannot find the files: stat ./none")
-	if len(d.asked) > 0 {
-		t.Errorf("the daemon was asked: %v", d.asked)
+	if len(d.requests) > 0 {
+		t.Errorf("the daemon was asked: %v", d.requests)
 	}
 }

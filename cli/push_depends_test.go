@@ -17,9 +17,9 @@ func TestPushInStartOrder(t *testing.T) {
 	r := d.dew("push", "-f", root, "-p", root)
 	r.must(t, 2, "these flags are for one app")
 	t.Chdir(root)
-	d.dew("push").must(t, 1, `there is no app "db"`, "manifest.yml, line 4: depends-on: shop was not pushed, because it depends on db")
+	d.dew("push").must(t, 1, `app "db" does not exist`, "manifest.yml, line 4: depends-on: shop was not pushed, because it depends on db")
 	if d.count("POST /v3/packages") > 0 {
-		t.Errorf("shop was pushed before db: %v", d.asked)
+		t.Errorf("shop was pushed before db: %v", d.requests)
 	}
 	if body := d.body("POST /v3/spaces/space-1/actions/apply_manifest"); strings.Contains(body, "depends-on") {
 		t.Errorf("the daemon was sent %s", body)
@@ -52,7 +52,7 @@ func TestPushOneThatDepends(t *testing.T) {
 			}
 			t.Chdir(folder(t, map[string]string{"manifest.yml": dependentManifest, "a": "a"}))
 			d.dew(append([]string{"push", "shop"}, c.args...)...).must(t, c.status, c.texts...)
-			if started := slices.Contains(d.asked, "POST /v3/apps/app-1/actions/restart"); started != (name == "running") {
+			if started := slices.Contains(d.requests, "POST /v3/apps/app-1/actions/restart"); started != (name == "running") {
 				t.Errorf("started: %v", started)
 			}
 		})

@@ -92,7 +92,7 @@ func TestPush(t *testing.T) {
 		"POST /v3/spaces/space-1/manifest_diff", "POST /v3/spaces/space-1/actions/apply_manifest", "POST /v3/resource_matches", "POST /v3/packages",
 		"POST /v3/packages/package-1/upload", "POST /v3/builds", "PATCH /v3/apps/app-1/relationships/current_droplet", "POST /v3/apps/app-1/actions/restart",
 	}
-	changes := slices.DeleteFunc(slices.Clone(d.asked), func(a string) bool { return strings.HasPrefix(a, "GET") })
+	changes := slices.DeleteFunc(slices.Clone(d.requests), func(a string) bool { return strings.HasPrefix(a, "GET") })
 	if diff := cmp.Diff(order, changes); diff != "" {
 		t.Errorf("other calls (-want +got):\n%s", diff)
 	}
@@ -136,7 +136,7 @@ func TestPushNoStart(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("push", "shop", "--no-manifest", "--no-start", "-p", folder(t, map[string]string{"a": "a"})).must(t, 0)
 	if d.count("POST /v3/builds") != 0 || d.count("POST /v3/apps/app-1/actions/stop") != 1 {
-		t.Errorf("it staged or did not stop: %v", d.asked)
+		t.Errorf("it staged or did not stop: %v", d.requests)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestPushNeedsAName(t *testing.T) {
 	d.dew("push", "c", "-f", two).must(t, 2, `no app "c"; its apps: a, b`)
 	d.dew("push", "-f", two, "-m", "64M").must(t, 2, "has 2")
 	d.dew("push", "-f", filepath.Join(two, "none.yml")).must(t, 2, "cannot find the manifest")
-	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, "there is no manifest.yml in")
+	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, " has no manifest.yml")
 }
 
 // The command line can set the name of the only app of a manifest, as in cf.

@@ -30,14 +30,14 @@ func TestOrgQuotas(t *testing.T) {
 	d.dew("quotas").must(t, 0, "name    total memory   instance memory   routes   service instances   app instances   route ports   log volume per second   paid service plans",
 		"small   4G             512M              20       unlimited           8               3             16.0K                   allowed")
 	d.dew("org-quotas", "--json").must(t, 0, `"total_memory_in_mb": 4096`)
-	d.dew("org-quota", "smal").must(t, 1, `there is no org quota "smal"`, `did you mean "small"?`)
+	d.dew("org-quota", "smal").must(t, 1, `org quota "smal" does not exist`, `did you mean "small"?`)
 	d.dew("set-quota", "local", "small").must(t, 0, "Assigned quota small to org local")
 	d.changed("POST /v3/organization_quotas/g-small/relationships/organizations", `{"data":[{"guid":"org-1"}]}`)
 	d.dew("org-quota", "small").must(t, 0, "total memory:            4G", "orgs:                    local")
 	d.dew("org-quota", "small", "--json").must(t, 0, `"guid": "g-small"`)
 	d.dew("update-org-quota", "small", "-m", "-1", "-n", "large", "--disallow-paid-service-plans").must(t, 0, "Updated org quota large")
 	d.changed("PATCH /v3/organization_quotas/g-small", `{"name":"large","apps":{"total_memory_in_mb":null},"services":{"paid_services_allowed":false}}`)
-	d.dew("set-org-quota", "locl", "large").must(t, 1, `there is no org "locl"`)
+	d.dew("set-org-quota", "locl", "large").must(t, 1, `org "locl" does not exist`)
 	d.dew("delete-org-quota", "large").must(t, 2, "-f")
 	d.dew("delete-org-quota", "large", "-f").must(t, 0, "Deleted org quota large")
 	d.dew("delete-org-quota", "large", "--force").must(t, 0, "Org quota large does not exist")
@@ -57,7 +57,7 @@ func TestSpaceQuotas(t *testing.T) {
 	d.dew("unset-space-quota", "dev", "tiny").must(t, 0, "Removed quota tiny from space dev")
 	d.dew("unset-space-quota", "dev", "tiny").must(t, 0, "Space dev does not have quota tiny")
 	d.dew("update-space-quota", "tiny").must(t, 2, "update-space-quota needs at least one flag")
-	d.dew("set-space-quota", "de", "tiny").must(t, 1, `there is no space "de" in org local`)
+	d.dew("set-space-quota", "de", "tiny").must(t, 1, `space "de" does not exist in org local`)
 	d.dew("space-quotas").must(t, 0, "tiny")
 	d.dew("delete-space-quota", "tiny", "-f").must(t, 0, "Deleted space quota tiny")
 }
@@ -82,7 +82,7 @@ func TestQuotaArguments(t *testing.T) {
 
 func TestSecurityGroups(t *testing.T) {
 	d := newDaemon(t)
-	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
+	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(text string) {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestIsolationSegments(t *testing.T) {
 	d.dew("set-space-isolation-segment", "dev", "far").must(t, 0, "Set the isolation segment of space dev to far")
 	d.dew("reset-space-isolation-segment", "dev").must(t, 0, "Reset the isolation segment of space dev")
 	d.changed("PATCH /v3/spaces/space-1/relationships/isolation_segment", `{"data":null}`)
-	d.dew("set-space-isolation-segment", "dev", "fa").must(t, 1, `there is no isolation segment "fa"`, `did you mean "far"?`)
+	d.dew("set-space-isolation-segment", "dev", "fa").must(t, 1, `isolation segment "fa" does not exist`, `did you mean "far"?`)
 	d.dew("disable-org-isolation", "local", "far").must(t, 0, "Org local can no longer use isolation segment far")
 	d.dew("delete-isolation-segment", "far").must(t, 2, "-f")
 	d.dew("delete-isolation-segment", "far", "-f").must(t, 0, "Deleted isolation segment far")
@@ -191,6 +191,6 @@ func TestUpdateStack(t *testing.T) {
 	d.changed("PATCH /v3/stacks/s-host", `{"state_reason":""}`)
 	d.dew("update-stack", "host").must(t, 2, "needs --state or --reason")
 	d.dew("update-stack", "host", "--state", "gone").must(t, 2, `--state must be one of active, restricted, deprecated, disabled, not "gone"`)
-	d.dew("update-stack", "hots", "--state", "active").must(t, 1, `there is no stack "hots"`)
+	d.dew("update-stack", "hots", "--state", "active").must(t, 1, `stack "hots" does not exist`)
 	d.dew("stack", "host", "--guid").must(t, 0, "s-host\n")
 }

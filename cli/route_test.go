@@ -16,7 +16,7 @@ func TestRoute(t *testing.T) {
 	d.routes[0].Destinations = append(d.routes[0].Destinations, v3.Destination{App: v3.DestinationApp{GUID: "app-of-others"}, Port: 8080})
 	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0, "app-of-others") // the user cannot see the app's name
 	d.dew("ro", "dew.localhost", "-n", "shop", "--path", "api", "--json").must(t, 0, `"url": "shop.dew.localhost/api"`, `"shared_with": []`, `"app": "shop"`)
-	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "To list the routes: dew routes")
+	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `route "none.dew.localhost" does not exist`, "To list the routes: dew routes")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0)
 	d.dew("route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "port:     20001", "The route has no destinations. To map it to an app: dew map-route APP DOMAIN")
 }
@@ -32,7 +32,7 @@ func TestCheckRoute(t *testing.T) {
 
 func TestChangeRoute(t *testing.T) {
 	d := newDaemon(t).withApp("STARTED")
-	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
+	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	d.dew("map-route", "shop", "dew.localhost", "-n", "shop").must(t, 0)
 	way := []string{"dew.localhost", "-n", "shop"}
 	run := func(verb string, flags ...string) result {
@@ -65,7 +65,7 @@ func TestChangeRoute(t *testing.T) {
 
 func TestPrivateDomains(t *testing.T) {
 	d := newDaemon(t)
-	d.people.orgs = append(d.people.orgs, v3.Organization{GUID: "org-9", Name: "shop"})
+	d.accounts.orgs = append(d.accounts.orgs, v3.Organization{GUID: "org-9", Name: "shop"})
 	d.dew("create-private-domain", "local", "local.example.com").must(t, 0, "Created domain local.example.com of org local")
 	d.changed("POST /v3/domains", `{"name":"local.example.com","relationships":{"organization":{"data":{"guid":"org-1"}}}}`)
 	d.dew("create-domain", "shop", "own.example.com").must(t, 0, "Domain own.example.com already exists")

@@ -27,8 +27,8 @@ func (d *fakeDaemon) wayRoutes(handle func(string, func(*http.Request, []byte) a
 		return &d.routes[i]
 	}
 	handle("GET /v3/routes", func(r *http.Request, _ []byte) any {
-		return keep(d.routes, func(rt v3.Route) bool {
-			return lets(r, "hosts", rt.Host) && lets(r, "paths", rt.Path) && lets(r, "ports", portOf(rt))
+		return listWhere(d.routes, func(rt v3.Route) bool {
+			return matchesFilter(r, "hosts", rt.Host) && matchesFilter(r, "paths", rt.Path) && matchesFilter(r, "ports", portOf(rt))
 		})
 	})
 	handle("POST /v3/routes", func(_ *http.Request, body []byte) any {
@@ -84,7 +84,7 @@ func TestRoutes(t *testing.T) {
 	d.dew("routes").must(t, 0, "There are no routes. To create one: dew map-route APP DOMAIN")
 	d.dew("create-route", "dew.localhost", "--hostname", "Shop").must(t, 0, "Created route shop.dew.localhost")
 	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0, "Route shop.dew.localhost already exists")
-	d.dew("create-route", "dew.lokalhost", "-n", "shop").must(t, 1, `there is no domain "dew.lokalhost"`, `did you mean "dew.localhost"?`)
+	d.dew("create-route", "dew.lokalhost", "-n", "shop").must(t, 1, `domain "dew.lokalhost" does not exist`, `did you mean "dew.localhost"?`)
 	d.dew("routes").must(t, 0, "shop.dew.localhost", "no destination")
 	d.dew("map-route", "shop", "dew.localhost", "--hostname", "shop").must(t, 0, "Mapped route shop.dew.localhost to app shop")
 	d.dew("map-route", "shop", "dew.localhost", "-n", "debug", "--path", "dump/", "--app-port", "9090", "--app-protocol", "http2").
@@ -93,13 +93,13 @@ func TestRoutes(t *testing.T) {
 	d.dew("routes", "--json").must(t, 0, `"url": "debug.dew.localhost/dump"`, `"port": 9090`, `"pending": true`)
 	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump", "--app-port", "1").must(t, 0, "Route debug.dew.localhost/dump is not mapped to port 1 of app shop")
 	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump").must(t, 0, "Removed route debug.dew.localhost/dump from app shop")
-	d.dew("unmap-route", "shop", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`)
+	d.dew("unmap-route", "shop", "dew.localhost", "-n", "none").must(t, 1, `route "none.dew.localhost" does not exist`)
 	if got := len(d.routes[1].Destinations); got != 0 {
 		t.Errorf("%d destinations are left", got)
 	}
 	d.dew("delete-route", "dew.localhost", "-n", "none", "-f").must(t, 0, "Route none.dew.localhost does not exist")
 	d.dew("delete-route", "dew.localhost", "-n", "shop", "-f").must(t, 0, "Deleted route shop.dew.localhost")
-	typeDew(t.Context(), "n\n", "--run", d.run, "delete-route", "dew.localhost", "-n", "shop").must(t, 0)
+	runDewWithInput(t.Context(), "n\n", "--run", d.run, "delete-route", "dew.localhost", "-n", "shop").must(t, 0)
 	if n := d.count("DELETE /v3/routes/r-1"); n != 1 {
 		t.Errorf("the route was deleted %d times", n)
 	}
@@ -120,7 +120,7 @@ func TestTCPRoutes(t *testing.T) {
 	if got := d.bodies["POST /v3/domains"]; got != `{"name":"tcp.example.com","router_group":{"guid":"g-1"}}` {
 		t.Errorf("body = %s", got)
 	}
-	d.dew("create-shared-domain", "tcp.example.com", "--router-group", "default-tpc").must(t, 1, `there is no router group "default-tpc"`, `did you mean "default-tcp"?`)
+	d.dew("create-shared-domain", "tcp.example.com", "--router-group", "default-tpc").must(t, 1, `router group "default-tpc" does not exist`, `did you mean "default-tcp"?`)
 	d.dew("create-route", "tcp.dew.localhost").must(t, 0, "Created route tcp.dew.localhost:20099")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Created route tcp.dew.localhost:20001")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Route tcp.dew.localhost:20001 already exists")

@@ -20,8 +20,8 @@ import (
 
 func TestBindService(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.shelves.instance("kv", v3.ServiceManaged)
-	d.shelves.instance("mail", v3.ServiceUserProvided)
+	d.services.instance("kv", v3.ServiceManaged)
+	d.services.instance("mail", v3.ServiceUserProvided)
 	const to = `"relationships":{"app":{"data":{"guid":"app-1"}},"service_instance":{"data":{"guid":"s-kv"}}}}`
 	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv. To stage and start the app with the credentials: dew start shop")
 	d.builds = []v3.Build{{GUID: "build-1", State: v3.BuildStaged}}
@@ -33,10 +33,10 @@ func TestBindService(t *testing.T) {
 	d.dew("bs", "shop", "kw").must(t, 1, `did you mean "kv"?`)
 	d.dew("bs", "shup", "kv").must(t, 1, `did you mean "shop"?`)
 	d.dew("bs", "shop", "kv", "--strategy", "twice").must(t, 2, `--strategy must be single or multiple, not "twice"`)
-	d.shelves.late = true
+	d.services.late = true
 	d.dew("bs", "shop", "kv").must(t, 0, "is in progress. To check its status: dew service kv")
 	d.dew("bs", "shop", "kv", "-w").must(t, 0, "Bound shop to kv")
-	d.shelves.fails = "The service broker is asleep"
+	d.services.fails = "The service broker is asleep"
 	d.dew("bs", "shop", "kv", "-w").must(t, 1, "cannot bind shop to kv: The service broker is asleep")
 	d.refuses(postBinding, "The app is already bound to the service instance")
 	d.dew("bs", "shop", "kv").must(t, 0, "App shop is already bound to kv")
@@ -46,45 +46,45 @@ func TestBindService(t *testing.T) {
 
 func TestUnbindService(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.shelves.instance("kv", v3.ServiceManaged)
+	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("unbind-service", "shop", "kv").must(t, 0, "App shop is not bound to kv")
-	one, two := d.shelves.bind("s-kv", "app-1", "").GUID, d.shelves.bind("s-kv", "app-1", "").GUID
+	one, two := d.services.bind("s-kv", "app-1", "").GUID, d.services.bind("s-kv", "app-1", "").GUID
 	d.dew("us", "shop", "kv", "--guid", "c-99").must(t, 1, `no binding to kv with guid "c-99"`, "To show the guids of its bindings: dew service kv --json")
 	d.dew("us", "shop", "kv", "--guid", two).must(t, 0, "Unbound shop from kv")
 	if d.count("DELETE /v3/service_credential_bindings/"+one) != 0 || d.count("DELETE /v3/service_credential_bindings/"+two) != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
-	d.shelves.late = true
+	d.services.late = true
 	d.dew("us", "shop", "kv").must(t, 0, "Unbinding shop from kv is in progress")
 	d.dew("us", "shop", "kv", "-w").must(t, 0, "Unbound shop from kv")
-	d.shelves.bind("s-kv", "app-1", "")
-	d.shelves.fails = "The broker will not"
+	d.services.bind("s-kv", "app-1", "")
+	d.services.fails = "The broker will not"
 	d.dew("us", "shop", "kv", "-w").must(t, 1, "cannot unbind shop from kv: The broker will not")
 }
 
 func TestCleanupBindings(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.shelves.instance("kv", v3.ServiceManaged)
-	d.shelves.instance("db", v3.ServiceManaged)
+	d.services.instance("kv", v3.ServiceManaged)
+	d.services.instance("db", v3.ServiceManaged)
 	const cleanup = "cleanup-outdated-service-bindings"
-	d.shelves.bind("s-kv", "app-1", "")
+	d.services.bind("s-kv", "app-1", "")
 	d.dew(cleanup, "shop").must(t, 0, "App shop has no outdated service bindings")
-	d.shelves.bind("s-kv", "app-1", "")
-	d.shelves.bind("s-db", "app-1", "")
-	d.shelves.bind("s-db", "app-1", "")
+	d.services.bind("s-kv", "app-1", "")
+	d.services.bind("s-db", "app-1", "")
+	d.services.bind("s-db", "app-1", "")
 	d.dew(cleanup, "shop").must(t, 2, "pass -f to delete 2 outdated service bindings of app shop")
 	d.dew(cleanup, "shop", "--keep-last", "0").must(t, 2, "--keep-last must be at least 1, not 0")
 	d.dew(cleanup, "shop", "-f", "--service-instance", "dbb").must(t, 1, `did you mean "db"?`)
 	d.dew(cleanup, "shop", "-f", "--service-instance", "db").must(t, 0, "Deleted 1 outdated service binding of app shop")
 	d.dew(cleanup, "shop", "-f", "--wait").must(t, 0, "Deleted 1 outdated service binding of app shop")
-	if len(d.shelves.bindings) != 2 {
-		t.Errorf("%v are left", d.shelves.bindings)
+	if len(d.services.bindings) != 2 {
+		t.Errorf("%v are left", d.services.bindings)
 	}
 }
 
 func TestServiceKeys(t *testing.T) {
 	d := newDaemon(t)
-	d.shelves.instance("kv", v3.ServiceManaged)
+	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("service-keys", "kv").must(t, 0, "kv has no service keys. To create one: dew create-service-key kv KEY")
 	if r := d.dew("service-keys", "kv", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
@@ -111,7 +111,7 @@ func TestServiceKeys(t *testing.T) {
 	d.dew("service-key", "kw", "k1").must(t, 1, `did you mean "kv"?`)
 	d.dew("delete-service-key", "kv", "k1").must(t, 2, "pass -f to delete service key k1")
 	d.dew("dsk", "kv", "k2", "-f").must(t, 0, "Service key k2 does not exist")
-	d.shelves.late = true
+	d.services.late = true
 	d.dew("dsk", "kv", "k1", "-f").must(t, 0, "Deleting service key k1 is in progress")
 	d.dew("dsk", "kv", "k1", "-f", "-w").must(t, 0, "Deleted service key k1")
 	d.dew("csk", "kv", "k3").must(t, 0, "Creating service key k3 is in progress")
@@ -125,8 +125,8 @@ func TestServiceKeys(t *testing.T) {
 
 func TestConnect(t *testing.T) {
 	d := newDaemon(t)
-	d.shelves.instance("kv", v3.ServiceManaged)
-	d.shelves.instance("mail", v3.ServiceUserProvided)
+	d.services.instance("kv", v3.ServiceManaged)
+	d.services.instance("mail", v3.ServiceUserProvided)
 	d.dew("connect", "mail").must(t, 1, "cannot connect to mail: it is user-provided")
 	d.dew("connect", "kw").must(t, 1, `did you mean "kv"?`)
 	folder := t.TempDir()
@@ -135,20 +135,20 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", folder)
-	r := typeDew(t.Context(), "PING\n", "--run", d.run, "connect", "kv")
+	r := runDewWithInput(t.Context(), "PING\n", "--run", d.run, "connect", "kv")
 	if want := "args: -h 10.0.0.2 -p 6379 --user u\nauth: s3cret\ntyped: PING\n"; r.out != want || r.status != 3 || command.Explain(r.err) != "" {
 		t.Errorf("status %d, %v\n%s\nwant\n%s", r.status, r.err, r.out, want)
 	}
 	t.Setenv("PATH", t.TempDir())
 	d.dew("connect", "kv").must(t, console.StatusInfrastructure, "redis-cli", "cannot find the client program", "Install it")
-	d.shelves.credentials = `{"uri":"https://x"}`
+	d.services.credentials = `{"uri":"https://x"}`
 	d.dew("connect", "kv").must(t, 1, "no client program is known for this service")
-	d.shelves.credentials = `{"port":"many"}`
+	d.services.credentials = `{"port":"many"}`
 	d.dew("connect", "kv").must(t, 1, "cannot read the credentials")
-	if len(d.shelves.bindings) != 0 {
-		t.Errorf("keys are left: %v", d.shelves.bindings)
+	if len(d.services.bindings) != 0 {
+		t.Errorf("keys are left: %v", d.services.bindings)
 	}
-	d.shelves.fails = "The broker is asleep"
+	d.services.fails = "The broker is asleep"
 	d.dew("connect", "kv").must(t, 1, "cannot connect to kv: The broker is asleep")
 	d.refuses(postBinding, "not bindable")
 	d.dew("connect", "kv").must(t, 1, "cannot connect to kv: not bindable")
@@ -157,7 +157,7 @@ func TestConnect(t *testing.T) {
 // SIGTERM stops dew connect and its client program, and the service key is deleted.
 func TestConnectEnds(t *testing.T) {
 	d := newDaemon(t)
-	d.shelves.instance("kv", v3.ServiceManaged)
+	d.services.instance("kv", v3.ServiceManaged)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "pid")
 	if err := os.WriteFile(filepath.Join(folder, "redis-cli"), []byte("#!/bin/sh\necho $$ > "+file+".new && mv "+file+".new "+file+" && exec sleep 1000\n"), 0o755); err != nil {
@@ -184,14 +184,14 @@ func TestConnectEnds(t *testing.T) {
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("the client with pid %d still runs", pid)
 	}
-	if len(d.shelves.bindings) != 0 {
-		t.Errorf("keys are left: %v", d.shelves.bindings)
+	if len(d.services.bindings) != 0 {
+		t.Errorf("keys are left: %v", d.services.bindings)
 	}
 }
 
 func TestSnapshots(t *testing.T) {
 	d := newDaemon(t)
-	d.shelves.instance("kv", v3.ServiceManaged)
+	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("service-snapshots", "kv").must(t, 0, "Service instance kv has no snapshots. To create one: dew service-snapshot kv")
 	if r := d.dew("service-snapshots", "kv", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
@@ -206,24 +206,24 @@ func TestSnapshots(t *testing.T) {
 	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "pass -f to delete snapshot 20261115-1 of kv")
 	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "To list the snapshots: dew service-snapshots kv")
 	d.dew("delete-service-snapshot", "kv", "20261115-1", "-f").must(t, 0, "Deleted snapshot 20261115-1 of kv")
-	d.shelves.fails = "The disk is full"
+	d.services.fails = "The disk is full"
 	d.dew("service-snapshot", "kv").must(t, 1, "cannot create a snapshot of kv: The disk is full")
 }
 
 func TestShareService(t *testing.T) {
 	d := newDaemon(t)
-	d.shelves.instance("kv", v3.ServiceManaged)
-	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-2", Name: "guests", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
+	d.services.instance("kv", v3.ServiceManaged)
+	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "guests", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	const shared = " /v3/service_instances/s-kv/relationships/shared_spaces"
 	d.dew("share-service", "kv").must(t, 2, "share-service needs -s")
 	d.dew("share-service", "kv", "-s", "guest").must(t, 1, "guest")
-	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
+	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `org "nowhere" does not exist`)
 	d.dew("share-service", "kv", "-s", "guests").must(t, 0, "Shared kv with space guests")
 	d.wantBody("POST"+shared, `{"data":[{"guid":"space-2"}]}`)
 	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there")
 	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Stopped sharing kv with space guests")
 	if d.count("DELETE"+shared+"/space-2") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.refuses("POST"+shared, "A service instance called kv already exists in guests.")
 	d.dew("share-service", "kv", "-s", "guests").must(t, 1, "cannot share kv with space guests: A service instance called kv already exists")
@@ -231,17 +231,17 @@ func TestShareService(t *testing.T) {
 
 func TestRouteServices(t *testing.T) {
 	d := newDaemon(t)
-	d.shelves.instance("limiter", v3.ServiceUserProvided)
+	d.services.instance("limiter", v3.ServiceUserProvided)
 	d.routes = []v3.Route{{GUID: "r-1", Host: "shop", URL: "shop.dew.localhost"}}
 	bind := []string{"bind-route-service", "dew.localhost", "limiter", "--hostname", "shop"}
 	d.dew(append(bind, "-c", `{"a":1}`)...).must(t, 0, "Bound route shop.dew.localhost to limiter")
 	d.wantBody("POST /v3/service_route_bindings", `{"parameters":{"a":1},"relationships":{"route":{"data":{"guid":"r-1"}},"service_instance":{"data":{"guid":"s-limiter"}}}}`)
 	d.dew(append([]string{"brs"}, bind[1:]...)...).must(t, 0, "is already bound to limiter")
-	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "To list the routes: dew routes")
+	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `route "shap.dew.localhost" does not exist`, "To list the routes: dew routes")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
 	d.dew(unbind...).must(t, 2, "pass -f to unbind route shop.dew.localhost from limiter")
-	d.shelves.late = true
+	d.services.late = true
 	d.dew(append(unbind, "-f")...).must(t, 0, "Unbinding route shop.dew.localhost from limiter is in progress")
 	d.dew(append(unbind, "-f", "--wait")...).must(t, 0, "Unbound route shop.dew.localhost from limiter")
 	d.dew(unbind...).must(t, 0, "is not bound to limiter")
@@ -256,7 +256,7 @@ func TestBrokers(t *testing.T) {
 	d.dew("create-service-broker", "paper", "clerk", "pw", "http://b").must(t, 0, "Created service broker paper")
 	d.wantBody(post, `{"name":"paper","url":"http://b",`+basic+`}`)
 	d.dew("csb", "paper", "clerk", "pw", "http://b").must(t, 1, "must be unique", "--update-if-exists")
-	typeDew(t.Context(), "pw\n", "--run", d.run, "csb", "here", "clerk", "http://b", "--space-scoped").must(t, 0, "Broker password: ", "Created service broker here")
+	runDewWithInput(t.Context(), "pw\n", "--run", d.run, "csb", "here", "clerk", "http://b", "--space-scoped").must(t, 0, "Broker password: ", "Created service broker here")
 	d.wantBody(post, `{"name":"here","url":"http://b",`+basic+`,"relationships":{"space":{"data":{"guid":"space-1"}}}}`)
 	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "cannot ask for the password", "--password-stdin, or set CF_BROKER_PASSWORD")
 	d.dew("csb", "x", "clerk").must(t, 2, "no broker URL given")
@@ -264,7 +264,7 @@ func TestBrokers(t *testing.T) {
 	d.dew("csb", "dew", "clerk", "http://c", "--update-if-exists").must(t, 0, "Updated service broker dew")
 	d.wantBody(patch, `{"url":"http://c",`+basic+`}`)
 	d.dew("csb", "new", "clerk", "http://c", "--update-if-exists").must(t, 0, "Created service broker new")
-	d.shelves.fails = "The service broker could not be reached"
+	d.services.fails = "The service broker could not be reached"
 	d.dew("csb", "dead", "clerk", "http://d").must(t, 1, "could not be reached", "created without its offerings", "dew update-service-broker dead")
 	d.refuses(post, "must be a valid url")
 	r := d.dew("csb", "odd", "clerk", "nourl")
@@ -279,10 +279,10 @@ func TestBrokers(t *testing.T) {
 	d.dew("service-brokers", "--json").must(t, 0, `"url": "http://b"`)
 	d.dew("delete-service-broker", "dew").must(t, 2, "pass -f to delete service broker dew")
 	d.dew("delete-service-broker", "nobody", "-f").must(t, 0, "Service broker nobody does not exist")
-	d.shelves.fails = "Can not remove brokers that have associated service instances: dew"
+	d.services.fails = "Can not remove brokers that have associated service instances: dew"
 	d.dew("delete-service-broker", "dew", "-f").must(t, 1, "cannot delete service broker dew: Can not remove")
 	d.dew("delete-service-broker", "dew", "-f").must(t, 0, "Deleted service broker dew")
-	d.shelves.brokers = nil
+	d.services.brokers = nil
 	if r := d.dew("service-brokers", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
@@ -292,9 +292,9 @@ func TestBrokers(t *testing.T) {
 func TestServiceAccess(t *testing.T) {
 	d := newDaemon(t)
 	const small, large = "/v3/service_plans/p-b-1-redis-small/visibility", "/v3/service_plans/p-b-1-redis-large/visibility"
-	d.shelves.plans[0].VisibilityType = v3.VisibilityOrganization
-	d.shelves.plans[1].VisibilityType = v3.VisibilityAdmin
-	d.shelves.visible["p-b-1-redis-small"] = v3.PlanVisibility{Type: v3.VisibilityOrganization, Organizations: []v3.NamedGUID{{GUID: "org-1", Name: "local"}}}
+	d.services.plans[0].VisibilityType = v3.VisibilityOrganization
+	d.services.plans[1].VisibilityType = v3.VisibilityAdmin
+	d.services.visible["p-b-1-redis-small"] = v3.PlanVisibility{Type: v3.VisibilityOrganization, Organizations: []v3.NamedGUID{{GUID: "org-1", Name: "local"}}}
 	d.dew("service-access").must(t, 0, "dew      postgres   small   public", "dew      redis      small   organization   local", "dew      redis      large   admin")
 	if r := d.dew("service-access", "-o", "local"); strings.Contains(r.out, "admin") || !strings.Contains(r.out, "local") || !strings.Contains(r.out, "postgres") {
 		t.Errorf("got %s", r.out)
@@ -305,23 +305,23 @@ func TestServiceAccess(t *testing.T) {
 		t.Errorf("got %s, %v", r.out, err)
 	}
 	d.dew("service-access", "-e", "nothing").must(t, 1, "no matching service offering found")
-	d.dew("service-access", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
+	d.dew("service-access", "-o", "nowhere").must(t, 1, `org "nowhere" does not exist`)
 
 	d.dew("enable-service-access", "redis", "-p", "large", "-o", "local").must(t, 0, "Enabled access to redis")
 	d.wantBody("POST "+large, `{"type":"organization","organizations":[{"guid":"org-1"}]}`)
 	d.dew("enable-service-access", "redis").must(t, 0, "Enabled access to redis")
 	d.wantBody("POST "+small, `{"type":"public"}`)
-	before := len(d.asked)
+	before := len(d.requests)
 	d.dew("enable-service-access", "postgres", "-o", "local").must(t, 0, "Enabled")
-	if slices.ContainsFunc(d.asked[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
-		t.Errorf("what everybody has was given to an org: %v", d.asked[before:])
+	if slices.ContainsFunc(d.requests[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
+		t.Errorf("what everybody has was given to an org: %v", d.requests[before:])
 	}
-	d.dew("enable-service-access", "reddis").must(t, 1, `no service offering "reddis"`, "To list the service offerings: dew service-access")
+	d.dew("enable-service-access", "reddis").must(t, 1, `service offering "reddis" does not exist`, "To list the service offerings: dew service-access")
 	d.dew("enable-service-access", "redis", "-p", "tiny").must(t, 1, `no plan "tiny"`, "Its plans are: small, large")
 
 	d.dew("disable-service-access", "redis", "-o", "local", "-p", "small").must(t, 0, "Disabled access to redis")
 	if d.count("DELETE "+small+"/org-1") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.dew("disable-service-access", "redis").must(t, 0, "Disabled")
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
@@ -329,12 +329,12 @@ func TestServiceAccess(t *testing.T) {
 
 	d.dew("purge-service-offering", "redis").must(t, 2, "pass -f to remove service offering redis")
 	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged service offering redis")
-	d.shelves.brokers = append(d.shelves.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
-	d.shelves.offer("b-2", "redis", "small")
+	d.services.brokers = append(d.services.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
+	d.services.offer("b-2", "redis", "small")
 	d.dew("enable-service-access", "redis").must(t, 2, "several service brokers offer redis: choose one with -b")
 	d.dew("purge-service-offering", "redis", "-b", "other", "-f").must(t, 0, "Purged")
 	if d.count("DELETE /v3/service_offerings/o-b-2-redis") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 }
 

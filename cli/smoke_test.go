@@ -29,20 +29,20 @@ func smokeFolder(t *testing.T, spec string) {
 
 // Mistakes are reported before dew connects to a daemon.
 func TestSmokeMistakes(t *testing.T) {
-	forget(t)
+	clearHome(t)
 	smokeFolder(t, "chekcs: []\n")
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{nil, "smoke.yml, line 1: chekcs: is not a known key: did you mean checks?"},
-		{[]string{"nowhere", "elsewhere"}, "cannot find what to test"},
+		{[]string{"nowhere", "elsewhere"}, "cannot find the folder or manifest to test"},
 		{[]string{"--timeout", "-1s"}, "--timeout: -1s is less than 0"},
 		{[]string{"--bundle", "x", "--no-bundle"}, "--bundle and --no-bundle cannot be used together"},
 		{[]string{"--watch", "--keep"}, "--watch and --keep cannot be used together"},
 		{[]string{"--force"}, "--force needs dew smoke init"},
 		{[]string{"init", "a", "b"}, "smoke init takes one folder"},
-		{[]string{"init"}, "smoke.yml is there already"},
+		{[]string{"init"}, "smoke.yml already exists"},
 		{[]string{"manifest.yml", "--var", "x"}, "chekcs"},
 	} {
 		r := runDew(t.Context(), append([]string{"smoke"}, tt.args...)...)
@@ -51,7 +51,7 @@ func TestSmokeMistakes(t *testing.T) {
 	r := runDew(t.Context(), "smoke", "init", "--force")
 	r.must(t, 0, "Wrote smoke.yml")
 	r = runDew(t.Context(), "--run", t.TempDir(), "smoke")
-	r.must(t, console.StatusUnreachable, "cannot reach dewd")
+	r.must(t, console.StatusUnreachable, "cannot connect to dewd")
 }
 
 // A folder is pushed with the code of dew push, into its own org and space.
@@ -60,11 +60,11 @@ func TestSmokeVerbs(t *testing.T) {
 	smokeFolder(t, "")
 	out := quiet()
 	g := &command.Set{Run: d.run, Out: out, Local: true}
-	door, err := smoketest.Open(t.Context(), g, smoketest.Options{Quiet: true})
-	if err != nil || door.Private != nil {
-		t.Fatalf("door = %+v, %v", door, err)
+	verbs, err := smoketest.Open(t.Context(), g, smoketest.Options{Quiet: true})
+	if err != nil || verbs.Private != nil {
+		t.Fatalf("verbs = %+v, %v", verbs, err)
 	}
-	in, err := door.Enter(t.Context(), smoke.Place{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
+	in, err := verbs.Connect(t.Context(), smoke.TestSpace{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func TestSmokeVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := in.Verbs.Push(t.Context(), smoke.Push{Manifest: "manifest.yml", Dir: here}); err != nil {
+	if err := in.Commands.Push(t.Context(), smoke.Push{Manifest: "manifest.yml", Dir: here}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := d.sent["index.html"]; !ok || d.app == nil {
 		t.Errorf("sent %v, app %v", d.sent, d.app)
 	}
 	var view strings.Builder
-	if err := in.Verbs.Show(t.Context(), "shop", &view); err != nil || !strings.Contains(view.String(), "shop") {
+	if err := in.Commands.Show(t.Context(), "shop", &view); err != nil || !strings.Contains(view.String(), "shop") {
 		t.Errorf("view = %q, %v", view.String(), err)
 	}
 	env := strings.Join(in.Env, "\n")

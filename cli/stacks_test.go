@@ -14,7 +14,7 @@ import (
 // stackRoutes stores stacks as the daemon does.
 func (d *fakeDaemon) stackRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	all := []v3.StackDetails{{GUID: "s-host", Name: "host", Kind: "host", State: v3.StackReady, ID: "0123", Description: "this machine", Default: true}}
-	asked := 0
+	calls := 0
 	handle("GET /dew/v1/stacks", func(*http.Request, []byte) any { return v3.Stacks{Stacks: all} })
 	handle("POST /dew/v1/stacks", func(_ *http.Request, b []byte) any {
 		var m v3.MakeStack
@@ -28,8 +28,8 @@ func (d *fakeDaemon) stackRoutes(handle func(string, func(*http.Request, []byte)
 	})
 	handle("GET /dew/v1/stacks/{guid}", func(r *http.Request, _ []byte) any {
 		i := slices.IndexFunc(all, func(s v3.StackDetails) bool { return s.GUID == r.PathValue("guid") })
-		switch asked++; {
-		case asked == 1:
+		switch calls++; {
+		case calls == 1:
 			all[i].Progress = "downloading packages with apt..."
 		case strings.Contains(all[i].Name, "bad"):
 			all[i].State, all[i].Error = v3.StackFailed, "there is no such image"

@@ -32,8 +32,8 @@ func (d *fakeDaemon) taskRoutes(handle func(pattern string, fn func(r *http.Requ
 	})
 	handle("GET /v3/tasks/task-1", func(*http.Request, []byte) any {
 		t := d.tasks[len(d.tasks)-1]
-		if d.taskLook != nil {
-			return d.taskLook(t)
+		if d.changeTask != nil {
+			return d.changeTask(t)
 		}
 		t.State = v3.TaskSucceeded
 		if why, failed := strings.CutPrefix(t.Command, "fail "); failed {
@@ -42,7 +42,7 @@ func (d *fakeDaemon) taskRoutes(handle func(pattern string, fn func(r *http.Requ
 		return t
 	})
 	handle("GET /v3/apps/{guid}/ssh_enabled", func(*http.Request, []byte) any {
-		return v3.SSHEnabled{Enabled: d.sshClosed == "", Reason: d.sshClosed}
+		return v3.SSHEnabled{Enabled: d.sshDisabled == "", Reason: d.sshDisabled}
 	})
 	handle("POST /dew/v1/ssh-code", func(*http.Request, []byte) any { return v3.SSHCode{Code: "c", Address: "127.0.0.1:1"} })
 	handle("POST /v3/tasks/task-1/actions/cancel", func(*http.Request, []byte) any { return answer{202, d.tasks[0]} })
@@ -82,12 +82,12 @@ func TestTasks(t *testing.T) {
 	d.dew("tasks", "shop", "--json").must(t, 0, `"failure_reason": "`+why)
 	d.dew("task", "shop", "3").must(t, 0, "state:            failed", "memory:           64M", "failure reason:   "+why)
 	d.dew("task", "shop", "3", "--json").must(t, 0, `"sequence_id": 3`)
-	d.dew("task", "shop", "9").must(t, 1, "there is no task 9")
+	d.dew("task", "shop", "9").must(t, 1, "task 9 does not exist")
 	d.dew("task", "shop", "x").must(t, 2, "dew tasks shop lists them")
 	d.dew("terminate-task", "shop", "3").must(t, 1, "cannot stop task 3 of app shop: it is not running (state: failed)")
 	d.tasks[0].State = v3.TaskRunning
 	d.dew("terminate-task", "shop", "3").must(t, 0, "Stopping task 3 of app shop")
-	d.dew("terminate-task", "shop", "9").must(t, 1, "there is no task 9")
+	d.dew("terminate-task", "shop", "9").must(t, 1, "task 9 does not exist")
 }
 
 // With --wait, dew prints the output while the task runs, stdout and stderr separately,
@@ -97,10 +97,10 @@ func TestRunTaskOutput(t *testing.T) {
 	shop := d.withOther("shop")
 	shop.print(1, "before")
 	run := func(args ...string) result {
-		looks := 0
-		d.taskLook = func(task v3.Task) v3.Task {
+		reads := 0
+		d.changeTask = func(task v3.Task) v3.Task {
 			source := "APP/TASK/" + task.Name
-			switch looks++; looks {
+			switch reads++; reads {
 			case 1:
 				shop.printAs(source, "OUT", "one")
 				shop.printAs("APP/PROC/WEB", "OUT", "another")
@@ -135,14 +135,14 @@ func TestRunRefused(t *testing.T) {
 	d.dew("run", "shpo").must(t, 1, `did you mean "shop"?`)
 	d.dew("run").must(t, 2, "run needs APP")
 	d.dew("run", "shop", "-m", "many", "--", "ls").must(t, 2, "-m:")
-	d.sshClosed = "Disabled for app"
+	d.sshDisabled = "Disabled for app"
 	d.dew("run", "shop", "ls").must(t, 1, "cannot run a command for app shop: ssh is disabled: Disabled for app")
 	if d.count("POST /v3/apps/app-1/tasks") != 0 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
-	d.sshClosed = ""
+	d.sshDisabled = ""
 	why := "APP/TASK/n: cannot start: no such image"
-	d.taskLook = func(task v3.Task) v3.Task {
+	d.changeTask = func(task v3.Task) v3.Task {
 		task.State, task.Result.FailureReason = v3.TaskFailed, &why
 		return task
 	}
@@ -150,14 +150,14 @@ func TestRunRefused(t *testing.T) {
 	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"name":"n","command":"ls -l 'a b'","disk_in_mb":1024,"attach":true}`; got != want {
 		t.Errorf("body = %s, want %s", got, want)
 	}
-	d.taskLook = func(task v3.Task) v3.Task {
-		if slices.Contains(d.asked, "POST /v3/tasks/task-1/actions/cancel") {
+	d.changeTask = func(task v3.Task) v3.Task {
+		if slices.Contains(d.requests, "POST /v3/tasks/task-1/actions/cancel") {
 			task.State = v3.TaskFailed
 		}
 		return task
 	}
 	d.dew("run", "shop").must(t, console.StatusUnreachable, "cannot reach the SSH server of dewd")
 	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"attach":true}`; got != want || d.count("POST /v3/tasks/task-1/actions/cancel") != 1 {
-		t.Errorf("body = %s, want %s; asked %v", got, want, d.asked)
+		t.Errorf("body = %s, want %s; asked %v", got, want, d.requests)
 	}
 }

@@ -42,8 +42,8 @@ var flagsNotHere = map[string]string{
 	"create-buildpack --lifecycle": "there is one lifecycle with buildpacks",
 	"create-buildpack -l":          "there is one lifecycle with buildpacks",
 	"push --lifecycle":             "an app with --docker-image is an image, all others are staged with buildpacks",
-	"ssh --skip-host-validation":   "the daemon tells dew the key of the door",
-	"ssh -k":                       "the daemon tells dew the key of the door",
+	"ssh --skip-host-validation":   "dew gets the host key from the API",
+	"ssh -k":                       "dew gets the host key from the API",
 }
 
 const oneProvider = "dewd keeps the users itself"

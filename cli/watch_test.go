@@ -18,7 +18,7 @@ func TestPushWatch(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": "applications: [{name: shop, path: code}]\n", "code/a": "one"})
 	ctx, stop := context.WithCancel(t.Context())
-	talk := &told{said: make(chan string, 1000)}
+	talk := &channelWriter{lines: make(chan string, 1000)}
 	var data bytes.Buffer
 	ended := make(chan error, 1)
 	go func() {
@@ -59,25 +59,25 @@ func replace(t *testing.T, name, text string) {
 	}
 }
 
-// told passes on its input through a channel.
-type told struct {
-	mu   sync.Mutex
-	said chan string
+// channelWriter passes on its input through a channel.
+type channelWriter struct {
+	mu    sync.Mutex
+	lines chan string
 }
 
-func (w *told) Write(b []byte) (int, error) {
+func (w *channelWriter) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said <- string(b)
+	w.lines <- string(b)
 	return len(b), nil
 }
 
 // until waits until the text is written.
-func (w *told) until(t *testing.T, text string) {
+func (w *channelWriter) until(t *testing.T, text string) {
 	t.Helper()
 	for {
 		select {
-		case s := <-w.said:
+		case s := <-w.lines:
 			if strings.Contains(s, text) {
 				return
 			}

@@ -41,28 +41,28 @@ type Stats struct {
 
 // Drains sends log lines. Create it with New.
 type Drains struct {
-	c      Config
-	places *store.Bucket[mark]
-	wake   chan struct{} // capacity 1
-	retry  time.Duration // the first wait after a failure
-	rest   time.Duration // settled, except in tests
+	c         Config
+	positions *store.Bucket[position]
+	wake      chan struct{} // capacity 1
+	retry     time.Duration // the first wait after a failure
+	rest      time.Duration // settled, except in tests
 
 	mu        sync.Mutex // guards followers
 	followers map[string]*follower
 }
 
-// mark is the position of a receiver in the log.
-type mark struct {
+// position is the position of a receiver in the log.
+type position struct {
 	Key  string `json:"key"`
 	Next uint64 `json:"next"` // number of the first line that it does not have
 }
 
-// lookAgain is how often the targets are read if no change is reported.
-const lookAgain = time.Minute
+// reloadInterval is how often the targets are read if no change is reported.
+const reloadInterval = time.Minute
 
 // New returns Drains. It sends nothing before Run.
 func New(c Config) *Drains {
-	return &Drains{c: c, places: store.In[mark](c.DB, "drains"), wake: make(chan struct{}, 1), retry: time.Second, rest: settled, followers: map[string]*follower{}}
+	return &Drains{c: c, positions: store.In[position](c.DB, "drains"), wake: make(chan struct{}, 1), retry: time.Second, rest: settled, followers: map[string]*follower{}}
 }
 
 // Changed reports that the targets may have changed. It never blocks.
@@ -88,7 +88,7 @@ func (d *Drains) Stats() []Stats {
 func (d *Drains) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	again := time.NewTicker(lookAgain)
+	again := time.NewTicker(reloadInterval)
 	defer again.Stop()
 	for {
 		if err := d.sync(ctx, &running); err != nil && ctx.Err() == nil {
@@ -137,13 +137,13 @@ func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 		d.followers[key] = f
 		running.Go(f.run)
 	}
-	return d.forget(wanted)
+	return d.deletePositions(wanted)
 }
 
-// forget deletes the positions of deleted drains. A drain that is created again starts
+// deletePositions deletes the positions of deleted drains. A drain that is created again starts
 // with new lines.
-func (d *Drains) forget(wanted map[string]Target) error {
-	all, err := d.places.All()
+func (d *Drains) deletePositions(wanted map[string]Target) error {
+	all, err := d.positions.All()
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (d *Drains) forget(wanted map[string]Target) error {
 		if _, ok := wanted[m.Key]; ok {
 			continue
 		}
-		if err := d.places.Delete(m.Key); err != nil {
+		if err := d.positions.Delete(m.Key); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (d *Drains) follow(ctx context.Context, t Target) (*follower, error) {
 		return nil, fmt.Errorf("cannot read the app's log: %w", err)
 	}
 	next := log.LastSeq() + 1
-	kept, err := d.places.Get(t.key())
+	kept, err := d.positions.Get(t.key())
 	switch {
 	case err == nil:
 		next = min(next, kept.Next) // a log that was deleted and created again has smaller numbers
@@ -178,7 +178,7 @@ func (d *Drains) follow(ctx context.Context, t Target) (*follower, error) {
 	default:
 		// Store it at once: the next daemon must know the start even if this one exits
 		// now.
-		if err := d.places.Put(t.key(), mark{Key: t.key(), Next: next}); err != nil {
+		if err := d.positions.Put(t.key(), position{Key: t.key(), Next: next}); err != nil {
 			return nil, err
 		}
 	}

@@ -246,7 +246,7 @@ func TestEveryLineOnce(t *testing.T) {
 }
 
 // A connection reset loses no line either, and the duplicate lines are counted.
-func TestBrokenOff(t *testing.T) {
+func TestConnectionReset(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.start("syslog://" + r.address)
 	for range 3 {
@@ -263,7 +263,7 @@ func TestBrokenOff(t *testing.T) {
 }
 
 // An unreachable receiver is reported once in the app's log, and so is its return.
-func TestTellsOnce(t *testing.T) {
+func TestFailureIsReportedOnce(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	r.end(false)
 	w.start("syslog://user:hidden@" + r.address)
@@ -301,7 +301,7 @@ func TestUnbound(t *testing.T) {
 	w.drains.Changed()
 	testkit.EventuallyTrue(t, "the drain ends", func() bool { return len(w.drains.Stats()) == 0 })
 	testkit.EventuallyTrue(t, "its place is forgotten", func() bool {
-		all, err := w.drains.places.All()
+		all, err := w.drains.positions.All()
 		return err == nil && len(all) == 0
 	})
 	w.print(5)

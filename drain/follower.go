@@ -12,9 +12,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// saveEvery is how often the position of the receiver is stored. After the daemon is
+// saveInterval is how often the position of the receiver is stored. After the daemon is
 // killed, at most that much is sent twice.
-const saveEvery = time.Second
+const saveInterval = time.Second
 
 // follower sends one app's lines to one receiver. Only its own goroutine uses next.
 type follower struct {
@@ -58,8 +58,8 @@ func (f *follower) run() {
 	defer f.end()
 	for failures := 0; f.ctx.Err() == nil; {
 		before := f.next
-		err := f.once()
-		f.keep(f.next)
+		err := f.sendOnce()
+		f.savePosition(f.next)
 		if f.ctx.Err() != nil {
 			return
 		}
@@ -67,7 +67,7 @@ func (f *follower) run() {
 			failures = 0
 		}
 		failures++
-		f.broke(err, failures)
+		f.reportFailure(err, failures)
 		select {
 		case <-f.ctx.Done():
 		case <-time.After(backoff(f.d.retry, failures)):
@@ -75,9 +75,9 @@ func (f *follower) run() {
 	}
 }
 
-// once sends over one connection until it is closed, and moves next to the first line
+// sendOnce sends over one connection until it is closed, and moves next to the first line
 // that must be sent again.
-func (f *follower) once() error {
+func (f *follower) sendOnce() error {
 	s, err := f.open()
 	if err != nil {
 		return err
@@ -88,23 +88,23 @@ func (f *follower) once() error {
 	defer cancel()
 	var watch sync.WaitGroup
 	watch.Go(func() { f.watch(ctx, cancel, s) })
-	sent, err := f.pour(ctx, s)
+	sent, err := f.sendLines(ctx, s)
 	cancel()
 	watch.Wait()
 	has := max(s.has(true), f.next)
-	if again := sent - min(has, sent); again > 0 && !errors.Is(err, errHungUp) && f.ctx.Err() == nil {
+	if again := sent - min(has, sent); again > 0 && !errors.Is(err, errReceiverClosed) && f.ctx.Err() == nil {
 		f.count(func(st *Stats) { st.Repeated += again })
-		err = fmt.Errorf("%w (the receiver can get %d lines twice)", err, again)
+		err = fmt.Errorf("%w (the receiver may get %d lines twice)", err, again)
 	}
 	f.count(func(st *Stats) { st.Sent += has - f.next })
 	f.next = has
 	return err
 }
 
-// watch stores the position of the receiver, and stops pour when the receiver
+// watch stores the position of the receiver, and stops sendLines when the receiver
 // disconnects.
 func (f *follower) watch(ctx context.Context, cancel func(), s sender) {
-	save := time.NewTicker(saveEvery)
+	save := time.NewTicker(saveInterval)
 	defer save.Stop()
 	for {
 		select {
@@ -114,14 +114,14 @@ func (f *follower) watch(ctx context.Context, cancel func(), s sender) {
 			cancel()
 			return
 		case <-save.C:
-			f.keep(s.has(false))
+			f.savePosition(s.has(false))
 		}
 	}
 }
 
-// pour sends existing and new lines. It returns the number of the line after the last
+// sendLines sends existing and new lines. It returns the number of the line after the last
 // one that it sent.
-func (f *follower) pour(ctx context.Context, s sender) (sent uint64, err error) {
+func (f *follower) sendLines(ctx context.Context, s sender) (sent uint64, err error) {
 	sent = f.next
 	cur := f.log.Cursor(sent).Brief()
 	for {
@@ -162,14 +162,14 @@ func (f *follower) open() (sender, error) {
 	return f.dial(names)
 }
 
-// keep stores the position of the receiver.
-func (f *follower) keep(next uint64) {
+// savePosition stores the position of the receiver.
+func (f *follower) savePosition(next uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if next <= f.saved {
 		return
 	}
-	_, err := f.d.places.Update(f.target.key(), func(m *mark) error {
+	_, err := f.d.positions.Update(f.target.key(), func(m *position) error {
 		m.Next = max(m.Next, next)
 		return nil
 	})
@@ -202,29 +202,29 @@ func (f *follower) connected() {
 		st.Connected, st.Err = true, ""
 	})
 	if missing {
-		f.say(logstream.Out, "connected again to "+place(f.url))
+		f.appendToLog(logstream.Out, "connected again to "+displayURL(f.url))
 	}
 }
 
-// broke reports once that the receiver is unreachable. A disconnect is reported only if
+// reportFailure reports once that the receiver is unreachable. A disconnect is reported only if
 // reconnecting fails.
-func (f *follower) broke(err error, failures int) {
+func (f *follower) reportFailure(err error, failures int) {
 	var known bool
 	f.count(func(st *Stats) {
 		known = st.Err != ""
 		st.Connected = false
-		if !errors.Is(err, errHungUp) || failures > 1 {
+		if !errors.Is(err, errReceiverClosed) || failures > 1 {
 			st.Err = err.Error()
 		}
 	})
-	if known || errors.Is(err, errHungUp) {
+	if known || errors.Is(err, errReceiverClosed) {
 		return
 	}
-	f.say(logstream.Err, fmt.Sprintf("cannot send to %s: %v; dewd keeps the lines in the log and sends them later", place(f.url), err))
+	f.appendToLog(logstream.Err, fmt.Sprintf("cannot send to %s: %v; dewd keeps the lines in the log and sends them later", displayURL(f.url), err))
 }
 
-// say writes a message into the app's log, which the receiver also gets.
-func (f *follower) say(s logstream.Stream, text string) {
+// appendToLog writes a message into the app's log, which the receiver also gets.
+func (f *follower) appendToLog(s logstream.Stream, text string) {
 	err := f.log.Append(logstream.Envelope{
 		Source: logstream.Source{Type: "LGR"}, Stream: s, Text: []byte("drain " + f.target.Name + ": " + text),
 	})

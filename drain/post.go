@@ -42,7 +42,7 @@ func newPoster(f *follower, names [2]string) *poster {
 	}
 	var way http.RoundTripper = t
 	if f.target.Restricted {
-		way = f.d.c.Egress.Transport(t, dialLimit)
+		way = f.d.c.Egress.Transport(t, dialTimeout)
 	}
 	p := &poster{
 		f: f, names: names, url: u.String(), user: f.url.User, batch: f.url.Scheme == schemeBatch, never: make(chan struct{}),

@@ -10,8 +10,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// said returns the messages of drains in the app's log.
-func (w *world) said() (out []string) {
+// drainMessages returns the messages of drains in the app's log.
+func (w *world) drainMessages() (out []string) {
 	w.t.Helper()
 	es, err := w.log.Newest(w.t.Context(), 1000)
 	if err != nil {
@@ -36,8 +36,8 @@ func TestDrainsOfUsersAreRestricted(t *testing.T) {
 	w.start("syslog://" + r.address)
 	w.print(3)
 	const want = "drain papers: cannot send to syslog://%: dew does not connect to a loopback address for users who are not administrators; an administrator can allow the host with dewd --allow-broker-hosts; dewd keeps the lines in the log and sends them later"
-	testkit.EventuallyTrue(t, "the drain says why it sends nothing", func() bool { return len(w.said()) > 0 })
-	if got := w.said()[0]; got != strings.Replace(want, "%", r.address, 1) {
+	testkit.EventuallyTrue(t, "the drain says why it sends nothing", func() bool { return len(w.drainMessages()) > 0 })
+	if got := w.drainMessages()[0]; got != strings.Replace(want, "%", r.address, 1) {
 		t.Errorf("it says %q", got)
 	}
 	if n := r.connections(); n > 0 {
@@ -59,7 +59,7 @@ func TestPostsOfUsersAreRestricted(t *testing.T) {
 	w.start(s.URL)
 	w.print(1)
 	testkit.EventuallyTrue(t, "the drain says why it sends nothing", func() bool {
-		return len(w.said()) > 0 && strings.Contains(w.said()[0], "dew does not connect to a loopback address")
+		return len(w.drainMessages()) > 0 && strings.Contains(w.drainMessages()[0], "dew does not connect to a loopback address")
 	})
 	if met.Load() > 0 {
 		t.Error("the receiver was asked")

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errHungUp means that the receiver closed the connection cleanly: it has read
+// errReceiverClosed means that the receiver closed the connection cleanly: it has read
 // everything that its kernel received.
-var errHungUp = errors.New("the receiver closed the connection")
+var errReceiverClosed = errors.New("the receiver closed the connection")
 
-// errBrokeOff means that the connection was reset: data that the receiver had not read
+// errReceiverReset means that the connection was reset: data that the receiver had not read
 // is lost.
-var errBrokeOff = fmt.Errorf("the receiver reset the connection: %w", unix.ECONNRESET)
+var errReceiverReset = fmt.Errorf("the receiver reset the connection: %w", unix.ECONNRESET)
 
 const (
-	dialLimit  = 10 * time.Second
-	writeLimit = 30 * time.Second
-	leaveLimit = 2 * time.Second // for the receiver to receive pending data when dewd exits
+	dialTimeout  = 10 * time.Second
+	writeTimeout = 30 * time.Second
+	closeTimeout = 2 * time.Second // for the receiver to receive pending data when dewd exits
 	// settled is how long its kernel must have had bytes before they count as read
 	// after a connection reset.
 	settled = time.Second
@@ -35,7 +35,7 @@ const (
 type stream struct {
 	names [2]string // host and app, for every message
 	conn  net.Conn
-	raw   *counted
+	raw   *countingConn
 	rest  time.Duration // settled
 
 	frames, scratch []byte
@@ -44,21 +44,21 @@ type stream struct {
 	down chan struct{} // closed when the receiver has disconnected
 	why  error         // valid after down is closed
 
-	mu   sync.Mutex // guards the fields below
-	sent []stretch  // data that may not have arrived, oldest first
-	took uint64     // number of the line after the data that the other kernel has received
-	safe uint64     // number of the line after the data that it has had for a while
+	mu        sync.Mutex  // guards the fields below
+	sent      []sentChunk // data that may not have arrived, oldest first
+	received  uint64      // number of the line after the data that the other kernel has received
+	confirmed uint64      // number of the line after the data that it has had for a while
 }
 
-// stretch is a group of lines that were sent together.
-type stretch struct {
-	end   int64     // position in the bytes of the connection
-	next  uint64    // number of the line after its last one
-	taken time.Time // when the other kernel was first seen to have it (zero: not yet)
+// sentChunk is a group of lines that were sent together.
+type sentChunk struct {
+	end        int64     // position in the bytes of the connection
+	next       uint64    // number of the line after its last one
+	receivedAt time.Time // when the other kernel was first seen to have it (zero: not yet)
 }
 
-// counted is a connection that counts the written bytes.
-type counted struct {
+// countingConn is a connection that counts the written bytes.
+type countingConn struct {
 	*net.TCPConn
 	written atomic.Int64
 	reset   atomic.Bool // the receiver reset the connection
@@ -66,7 +66,7 @@ type counted struct {
 
 // Write records a reset. The kernel reports it only once, and reading would then find a
 // clean end. A write after a clean end fails with EPIPE instead.
-func (c *counted) Write(b []byte) (int, error) {
+func (c *countingConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	c.written.Add(int64(n))
 	if errors.Is(err, unix.ECONNRESET) {
@@ -77,20 +77,20 @@ func (c *counted) Write(b []byte) (int, error) {
 
 // waiting returns how many bytes the other side's kernel has not acknowledged, even
 // after the connection has ended.
-func (c *counted) waiting() (n int, err error) {
+func (c *countingConn) waiting() (n int, err error) {
 	cerr := c.control(func(fd int) { n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ) })
 	return n, errors.Join(cerr, err)
 }
 
 // over reports whether the connection is closed on both sides.
-func (c *counted) over() bool {
+func (c *countingConn) over() bool {
 	var info *unix.TCPInfo
 	var err error
 	cerr := c.control(func(fd int) { info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO) })
 	return cerr != nil || err != nil || info.State == unix.BPF_TCP_CLOSE
 }
 
-func (c *counted) control(fn func(fd int)) error {
+func (c *countingConn) control(fn func(fd int)) error {
 	sys, err := c.SyscallConn()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *counted) control(fn func(fd int)) error {
 
 // dial connects to the receiver.
 func (f *follower) dial(names [2]string) (*stream, error) {
-	ctx, cancel := context.WithTimeout(f.ctx, dialLimit)
+	ctx, cancel := context.WithTimeout(f.ctx, dialTimeout)
 	defer cancel()
 	connect := (&net.Dialer{}).DialContext
 	if f.target.Restricted {
@@ -114,7 +114,7 @@ func (f *follower) dial(names [2]string) (*stream, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("cannot use a connection of type %T", conn), conn.Close())
 	}
-	s := &stream{names: names, raw: &counted{TCPConn: tcp}, rest: f.d.rest, down: make(chan struct{}), took: f.next, safe: f.next}
+	s := &stream{names: names, raw: &countingConn{TCPConn: tcp}, rest: f.d.rest, down: make(chan struct{}), received: f.next, confirmed: f.next}
 	s.conn = s.raw
 	if f.url.Scheme == schemeTLS {
 		secure := tls.Client(s.raw, &tls.Config{ServerName: f.url.Hostname(), RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12})
@@ -132,7 +132,7 @@ func (s *stream) listen() {
 	defer close(s.down)
 	_, err := io.Copy(io.Discard, s.conn)
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errHungUp // with or without TLS, the socket was read to its end
+		err = errReceiverClosed // with or without TLS, the socket was read to its end
 	}
 	s.why = err
 }
@@ -143,7 +143,7 @@ func (s *stream) ended() <-chan struct{} { return s.down }
 // reset, a clean end that a read sees after it does not count.
 func (s *stream) err() error {
 	if s.raw.reset.Load() {
-		return errBrokeOff
+		return errReceiverReset
 	}
 	return s.why
 }
@@ -154,12 +154,12 @@ func (s *stream) send(_ context.Context, b batch) error {
 		s.frames, s.scratch = frame(s.frames, s.scratch, e, s.names)
 	}
 	b.release()
-	if err := s.conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	// Recorded as pending before the write: partly written lines must be sent again.
 	s.mu.Lock()
-	s.sent = append(s.sent, stretch{end: -1, next: b.next})
+	s.sent = append(s.sent, sentChunk{end: -1, next: b.next})
 	s.mu.Unlock()
 	if _, err := s.conn.Write(s.frames); err != nil {
 		s.failed = true
@@ -183,10 +183,10 @@ func (s *stream) has(ended bool) uint64 {
 	if waiting, err := s.raw.waiting(); err == nil {
 		s.arrived(s.raw.written.Load()-int64(waiting), now)
 	}
-	if ended && s.orderly() {
-		return s.took
+	if ended && s.closedCleanly() {
+		return s.received
 	}
-	return s.safe
+	return s.confirmed
 }
 
 // arrived updates the positions: the other kernel has received bytes bytes.
@@ -196,22 +196,22 @@ func (s *stream) arrived(bytes int64, now time.Time) {
 		if v.end < 0 || v.end > bytes {
 			break
 		}
-		if v.taken.IsZero() {
-			v.taken, s.took = now, v.next
+		if v.receivedAt.IsZero() {
+			v.receivedAt, s.received = now, v.next
 		}
 	}
-	for len(s.sent) > 0 && !s.sent[0].taken.IsZero() && now.Sub(s.sent[0].taken) >= s.rest {
-		s.safe = s.sent[0].next
+	for len(s.sent) > 0 && !s.sent[0].receivedAt.IsZero() && now.Sub(s.sent[0].receivedAt) >= s.rest {
+		s.confirmed = s.sent[0].next
 		s.sent = s.sent[1:]
 	}
 }
 
-// orderly reports whether the receiver closed the connection cleanly, or dewd is about
+// closedCleanly reports whether the receiver closed the connection cleanly, or dewd is about
 // to.
-func (s *stream) orderly() bool {
+func (s *stream) closedCleanly() bool {
 	select {
 	case <-s.down:
-		return errors.Is(s.err(), errHungUp)
+		return errors.Is(s.err(), errReceiverClosed)
 	default:
 		return !s.failed
 	}
@@ -220,7 +220,7 @@ func (s *stream) orderly() bool {
 // settle gives a connected receiver time to receive pending data. For a lost one, it
 // waits until the disconnect is noticed.
 func (s *stream) settle() {
-	limit := time.After(leaveLimit)
+	limit := time.After(closeTimeout)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -15,7 +15,7 @@ import (
 
 // After a reset, data that only the receiver's kernel received does not count, even if
 // a write notices the reset before a read.
-func TestStreamBrokenOff(t *testing.T) {
+func TestStreamReset(t *testing.T) {
 	l := testkit.Listen(t)
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -25,13 +25,13 @@ func TestStreamBrokenOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := &counted{TCPConn: conn.(*net.TCPConn)}
-	s := &stream{raw: raw, conn: raw, rest: time.Hour, down: make(chan struct{}), took: 1, safe: 1}
+	raw := &countingConn{TCPConn: conn.(*net.TCPConn)}
+	s := &stream{raw: raw, conn: raw, rest: time.Hour, down: make(chan struct{}), received: 1, confirmed: 1}
 	b := batch{lines: []logstream.Envelope{{Source: logstream.Source{Type: "APP"}, Text: []byte(strings.Repeat("x", 1000))}}, next: 2, release: func() {}}
 	if err := s.send(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	testkit.EventuallyTrue(t, "the other kernel has it", func() bool { return s.has(false) == 1 && s.took == 2 })
+	testkit.EventuallyTrue(t, "the other kernel has it", func() bool { return s.has(false) == 1 && s.received == 2 })
 	if err := peer.(*net.TCPConn).SetLinger(0); err != nil {
 		t.Fatal(err)
 	}

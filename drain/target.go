@@ -71,5 +71,5 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// place returns the part of a drain's URL that can be shown to users: scheme and host.
-func place(u *url.URL) string { return u.Scheme + "://" + u.Host }
+// displayURL returns the part of a drain's URL that can be shown to users: scheme and host.
+func displayURL(u *url.URL) string { return u.Scheme + "://" + u.Host }

@@ -36,7 +36,7 @@ func benchApp(b *testing.B, generation int) (zipped []byte, rs []pool.Resource) 
 	return zipOf(b, ms...), rs
 }
 
-func benchYard(b *testing.B) (*Packages, *Builds) {
+func benchBuilds(b *testing.B) (*Packages, *Builds) {
 	b.Helper()
 	dir := b.TempDir()
 	db := testkit.Open(store.Open(filepath.Join(dir, "dew.db"), store.Options{}))(b)
@@ -64,7 +64,7 @@ func BenchmarkUpload(b *testing.B) {
 		}
 	})
 	b.Run("upload", func(b *testing.B) {
-		p, _ := benchYard(b)
+		p, _ := benchBuilds(b)
 		n := 0
 		for b.Loop() {
 			b.StopTimer()
@@ -104,7 +104,7 @@ func unzipFloor(b *testing.B, zipped []byte) {
 // BenchmarkUnchanged measures the whole cost of pushing unchanged bits: match, package,
 // empty upload, build.
 func BenchmarkUnchanged(b *testing.B) {
-	p, builds := benchYard(b)
+	p, builds := benchBuilds(b)
 	zipped, rs := benchApp(b, 0)
 	stageOnce(b, builds, mustUpload(b, p, nil, zipped))
 	for b.Loop() {
@@ -122,7 +122,7 @@ func BenchmarkUnchanged(b *testing.B) {
 
 // BenchmarkOneFileChanged measures match, upload of one file, and staging.
 func BenchmarkOneFileChanged(b *testing.B) {
-	p, builds := benchYard(b)
+	p, builds := benchBuilds(b)
 	zipped, rs := benchApp(b, 0)
 	stageOnce(b, builds, mustUpload(b, p, nil, zipped))
 	n := 0

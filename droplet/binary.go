@@ -34,7 +34,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
-	sayCommands(b.o.Say, w.App, commands)
+	logCommands(b.o.Say, w.App, commands)
 	bindings, err := b.currentBindings(w.App)
 	if err != nil {
 		return Droplet{}, err
@@ -47,7 +47,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
+	b.o.Say(w.App, fmt.Sprintf("Created image %.12s", sha))
 	return Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
 		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,

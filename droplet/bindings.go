@@ -29,12 +29,12 @@ const maxBindings = 128<<10 - 100
 // Check refuses bindings that cannot be passed to a process.
 func (b Bindings) Check() error {
 	if len(b.JSON) > maxBindings {
-		return fmt.Errorf("the credentials of all services of the app are %s, and VCAP_SERVICES takes %s: unbind some of %s",
+		return fmt.Errorf("the credentials of all services of the app have %s, but VCAP_SERVICES can have at most %s: unbind some of %s",
 			archive.Size(int64(len(b.JSON))), archive.Size(maxBindings), strings.Join(b.Names, ", "))
 	}
 	var services map[string]json.RawMessage
 	if b.JSON != "" && json.Unmarshal([]byte(b.JSON), &services) != nil {
-		return errors.New("VCAP_SERVICES of the app is no JSON object") // the error of the parser would quote credentials
+		return errors.New("VCAP_SERVICES of the app is not a JSON object") // the error of the parser would quote credentials
 	}
 	return nil
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// bound sets the service bindings of the apps of a yard.
-func (y *yard) bound(of map[string]Bindings) {
+// setBindings sets the service bindings of the apps.
+func (y *testBuilds) setBindings(of map[string]Bindings) {
 	y.builds.o.Bindings = func(app string) (Bindings, error) { return of[app], nil }
 }
 
 // A droplet keeps the service bindings of its build. The next build gets the present
 // ones.
 func TestBindingsAreFrozen(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x"}}
 		y.withBuilder(f)
 		old := Bindings{JSON: `{"postgres":[{"credentials":{"password":"one"}}]}`, Names: []string{"db"}}
 		of := map[string]Bindings{"a": old}
-		y.bound(of)
+		y.setBindings(of)
 		y.run()
 		r := BuildRequest{Package: y.push("a", member{name: "go.mod", text: "module x"}).GUID, Buildpacks: []string{"go"}}
 		first := y.droplet(y.build(r))
@@ -42,10 +42,10 @@ func TestBindingsAreFrozen(t *testing.T) {
 		if now := y.droplet(y.build(r)); len(f.staged) != 2 || f.staged[1].Services != "{}" || now.Bindings.JSON != "" {
 			t.Errorf("unbound: %d stagings, %+v", len(f.staged), now.Bindings)
 		}
-		if kept, err := y.shelf.Get(first.GUID); err != nil || kept.Bindings.JSON != old.JSON {
+		if kept, err := y.droplets.Get(first.GUID); err != nil || kept.Bindings.JSON != old.JSON {
 			t.Errorf("what was frozen: %s, %v", kept.Bindings, err)
 		}
-		for _, line := range y.said() {
+		for _, line := range y.loggedLines() {
 			if strings.Contains(line, "password") {
 				t.Errorf("said %q", line)
 			}
@@ -58,8 +58,8 @@ func TestBindingsAreFrozen(t *testing.T) {
 
 // Apps share files that run as pushed, but not their service bindings.
 func TestBindingsOfSharedFiles(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
-		y.bound(map[string]Bindings{"a": {JSON: `{"a":[]}`}, "b": {JSON: `{"b":[]}`}})
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
+		y.setBindings(map[string]Bindings{"a": {JSON: `{"a":[]}`}, "b": {JSON: `{"b":[]}`}})
 		y.run()
 		var images []string
 		for _, app := range []string{"a", "b", "c"} {
@@ -76,19 +76,19 @@ func TestBindingsOfSharedFiles(t *testing.T) {
 	})
 }
 
-func TestBindingsThatCannotBe(t *testing.T) {
+func TestInvalidBindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		b    Bindings
 		err  error
 		want string
 	}{
 		"large":   {Bindings{JSON: `{"x":"` + strings.Repeat("s", maxBindings) + `"}`, Names: []string{"db", "cache"}}, nil, "unbind some of db, cache"},
-		"no JSON": {Bindings{JSON: `secret`}, nil, "is no JSON object"},
-		"a list":  {Bindings{JSON: `["secret"]`}, nil, "is no JSON object"},
+		"no JSON": {Bindings{JSON: `secret`}, nil, "is not a JSON object"},
+		"a list":  {Bindings{JSON: `["secret"]`}, nil, "is not a JSON object"},
 		"unread":  {Bindings{}, errors.New("the disk is gone"), "the disk is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 				y.withBuilder(&fakeBuilder{files: map[string]string{"/tmp/app/x": "x"}})
 				y.builds.o.Bindings = func(string) (Bindings, error) { return c.b, c.err }
 				y.run()
@@ -121,10 +121,10 @@ func packedDroplet(t *testing.T, size int64) *bytes.Buffer {
 // A droplet that was staged elsewhere has the same size limit as one that is staged
 // here. It gets the service bindings of its app.
 func TestFill(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.builds.o.DiskMB = 2
-		y.bound(map[string]Bindings{"a": {JSON: `{"a":[]}`}})
-		d, err := y.shelf.Await("a", nil)
+		y.setBindings(map[string]Bindings{"a": {JSON: `{"a":[]}`}})
+		d, err := y.droplets.Await("a", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestFill(t *testing.T) {
 		if _, err := y.builds.Fill(t.Context(), d.GUID, packedDroplet(t, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
-		if d, err = y.shelf.Get(d.GUID); err != nil || d.Bindings.JSON != `{"a":[]}` || d.Image == "" {
+		if d, err = y.droplets.Get(d.GUID); err != nil || d.Bindings.JSON != `{"a":[]}` || d.Image == "" {
 			t.Errorf("filled %+v, %v", d, err)
 		}
 	})

@@ -83,9 +83,9 @@ type BuildOptions struct {
 	Logger *slog.Logger
 
 	// Builder runs buildpacks. Without it, only the binary buildpack is available.
-	Builder Builder
-	Catalog *Catalog      // catalog of buildpacks, required with a Builder
-	Kept    *stack.Stacks // has the images of image apps, and Run also runs it (nil: none)
+	Builder    Builder
+	Catalog    *Catalog      // catalog of buildpacks, required with a Builder
+	StackStore *stack.Stacks // has the images of image apps, and Run also runs it (nil: none)
 	// Env returns the variables of an app for staging. Nil means none.
 	Env func(app string) (map[string]string, error)
 	// Buildpacks returns the names of the buildpacks of all apps. Uploaded folders that
@@ -136,7 +136,7 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 			builds: store.In(db, "builds",
 				store.Index("app", func(b Build) string { return b.App }),
 				store.Index("state", func(b Build) string { return string(b.State) })),
-			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), running: map[string]underWay{},
+			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), running: map[string]runningBuild{},
 		},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
 	}
@@ -208,7 +208,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	d.GUID, d.App, d.Package, d.CreatedAt = uuid.NewString(), w.App, w.Package, time.Time{}
 	d.UpdatedAt, d.Metadata, d.Bindings = time.Time{}, app.Metadata{}, g.bindings
 	w.State, w.Droplet = BuildStaged, d.GUID
-	err = b.droplets.keep(d, func(tx *store.Tx) error {
+	err = b.droplets.storeIn(d, func(tx *store.Tx) error {
 		if err := b.begin(tx, w); err != nil {
 			return err
 		}
@@ -220,9 +220,9 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, err
 	}
-	sayStaging(b.o.Say, w, k, st)
-	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: image %.12s is used again", d.Image))
-	b.tidy(w.App)
+	logStaging(b.o.Say, w, k, st)
+	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: using image %.12s again", d.Image))
+	b.cleanUp(w.App)
 	return w, true, nil
 }
 
@@ -271,8 +271,8 @@ func oldestBuild(a, b Build) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
 }
 
-// Forget deletes the builds, droplets and packages of an app.
-func (b *Builds) Forget(app string) error {
+// DeleteApp deletes the builds, droplets and packages of an app.
+func (b *Builds) DeleteApp(app string) error {
 	all, err := b.OfApp(app)
 	if err != nil {
 		return err
@@ -288,7 +288,7 @@ func (b *Builds) Forget(app string) error {
 	if err := b.droplets.remove(ds); err != nil {
 		return err
 	}
-	if err := errors.Join(b.packages.Forget(app), b.forgetCache(app)); err != nil {
+	if err := errors.Join(b.packages.DeleteApp(app), b.deleteCache(app)); err != nil {
 		return err
 	}
 	return errors.Join(b.collectImages(), b.collectFolders())
@@ -306,7 +306,7 @@ func (b *Builds) remove(ws []Build) error {
 // staged stores the droplet and the build in one transaction.
 func (b *Builds) staged(w Build, d Droplet) error {
 	defer b.droplets.releaseImage(d.Image)
-	return b.droplets.keep(d, func(tx *store.Tx) error {
+	return b.droplets.storeIn(d, func(tx *store.Tx) error {
 		_, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
 			return nil
@@ -332,21 +332,21 @@ func (b *Builds) failed(w Build, why error) error {
 		return b.record(tx, w, nil)
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("cannot keep build %s: %w", w.GUID, err)
+		return fmt.Errorf("cannot store build %s: %w", w.GUID, err)
 	}
 	return nil
 }
 
-// sayStaging logs what is staged, and which stack replaces a missing one.
-func sayStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
+// logStaging logs what is staged, and which stack replaces a missing one.
+func logStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
 	say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
-		say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
+		say(w.App, fmt.Sprintf("Stack '%s' does not exist here: using stack '%s'", w.Stack, st.Name))
 	}
 }
 
-// tidy collects after a build. An error in it does not fail the build.
-func (b *Builds) tidy(app string) {
+// cleanUp collects after a build. An error in it does not fail the build.
+func (b *Builds) cleanUp(app string) {
 	if err := b.collect(app); err != nil {
 		b.o.Logger.Warn("cannot remove old droplets", "app", app, "err", err)
 	}
@@ -380,13 +380,13 @@ func (b *Builds) collect(app string) error {
 func (b *Builds) collectImages() error {
 	removed, err := b.droplets.Collect()
 	for _, sha := range removed {
-		b.o.Logger.Info("collected image", "image", sha)
+		b.o.Logger.Info("deleted unused image", "image", sha)
 	}
 	if len(removed) > 0 && b.o.Collected != nil {
 		b.o.Collected()
 	}
-	if b.o.Kept == nil || !b.o.Kept.KeepsImages() {
+	if b.o.StackStore == nil || !b.o.StackStore.StoresImages() {
 		return err
 	}
-	return errors.Join(err, b.o.Kept.DropUnusedImages(b.droplets.stacks))
+	return errors.Join(err, b.o.StackStore.DropUnusedImages(b.droplets.stacks))
 }

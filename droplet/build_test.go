@@ -20,13 +20,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// yard combines packages, builds, droplets and their messages for a test.
-type yard struct {
+// testBuilds combines packages, builds, droplets and their messages for a test.
+type testBuilds struct {
 	t        *testing.T
 	dir      string
 	db       *store.DB
 	packages *Packages
-	shelf    *Droplets
+	droplets *Droplets
 	builds   *Builds
 	stack    stack.Stack
 	lines    []string
@@ -34,28 +34,28 @@ type yard struct {
 	env      map[string]string
 }
 
-func newYard(t *testing.T) *yard {
+func newTestBuilds(t *testing.T) *testBuilds {
 	t.Helper()
-	y := &yard{t: t, dir: t.TempDir(), stack: stack.Stack{Name: "host", ID: "id1"}, used: map[string]bool{}}
+	y := &testBuilds{t: t, dir: t.TempDir(), stack: stack.Stack{Name: "host", ID: "id1"}, used: map[string]bool{}}
 	y.db = openDB(t, filepath.Join(y.dir, "dew.db"))
 	y.open()
 	return y
 }
 
 // open does what a daemon does at its start.
-func (y *yard) open() {
+func (y *testBuilds) open() {
 	y.t.Helper()
 	var err error
 	if y.packages, err = NewPackages(y.db, PackageOptions{Dir: filepath.Join(y.dir, "packages"), MinFree: -1}); err != nil {
 		y.t.Fatal(err)
 	}
-	if y.shelf, err = NewDroplets(y.db, filepath.Join(y.dir, "images")); err != nil {
+	if y.droplets, err = NewDroplets(y.db, filepath.Join(y.dir, "images")); err != nil {
 		y.t.Fatal(err)
 	}
-	y.builds = NewBuilds(y.db, y.packages, y.shelf, BuildOptions{
+	y.builds = NewBuilds(y.db, y.packages, y.droplets, BuildOptions{
 		Stacks: func(name string) (stack.Stack, error) {
 			if name == "windows" {
-				return stack.Stack{}, errors.New("there is no stack 'windows' (use 'host')")
+				return stack.Stack{}, errors.New("stack 'windows' does not exist (use 'host')")
 			}
 			return y.stack, nil
 		},
@@ -65,7 +65,7 @@ func (y *yard) open() {
 }
 
 // run stages in the background until the end of the test, or until stop is called.
-func (y *yard) run() (stop func()) {
+func (y *testBuilds) run() (stop func()) {
 	ctx, cancel := context.WithCancel(y.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -82,7 +82,7 @@ func (y *yard) run() (stop func()) {
 	return stop
 }
 
-func (y *yard) push(app string, ms ...member) Package {
+func (y *testBuilds) push(app string, ms ...member) Package {
 	y.t.Helper()
 	k, err := uploadTo(y.t, y.packages, app, nil, zipOf(y.t, ms...))
 	if err != nil {
@@ -92,7 +92,7 @@ func (y *yard) push(app string, ms ...member) Package {
 	return k
 }
 
-func (y *yard) create(r BuildRequest) Build {
+func (y *testBuilds) create(r BuildRequest) Build {
 	y.t.Helper()
 	b, err := y.builds.Create(y.t.Context(), r)
 	if err != nil {
@@ -103,7 +103,7 @@ func (y *yard) create(r BuildRequest) Build {
 }
 
 // build creates a build and waits until it is finished.
-func (y *yard) build(r BuildRequest) Build {
+func (y *testBuilds) build(r BuildRequest) Build {
 	y.t.Helper()
 	b := y.create(r)
 	synctest.Wait()
@@ -114,28 +114,28 @@ func (y *yard) build(r BuildRequest) Build {
 	return b
 }
 
-func (y *yard) droplet(b Build) Droplet {
+func (y *testBuilds) droplet(b Build) Droplet {
 	y.t.Helper()
 	if b.State != BuildStaged {
 		y.t.Fatalf("build = %+v, want it staged", b)
 	}
-	d, err := y.shelf.Get(b.Droplet)
+	d, err := y.droplets.Get(b.Droplet)
 	if err != nil {
 		y.t.Fatal(err)
 	}
 	return d
 }
 
-// said returns the messages since the last call.
-func (y *yard) said() []string {
+// loggedLines returns the messages since the last call.
+func (y *testBuilds) loggedLines() []string {
 	lines := y.lines
 	y.lines = nil
 	return lines
 }
 
-func (y *yard) image(sha string) map[string]string {
+func (y *testBuilds) image(sha string) map[string]string {
 	y.t.Helper()
-	r, err := y.shelf.OpenImage(sha)
+	r, err := y.droplets.OpenImage(sha)
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -158,14 +158,14 @@ func (y *yard) image(sha string) map[string]string {
 	}
 }
 
-// yardTest runs fn in virtual time.
-func yardTest(t *testing.T, fn func(t *testing.T, y *yard)) {
+// testWithBuilds runs fn in virtual time.
+func testWithBuilds(t *testing.T, fn func(t *testing.T, y *testBuilds)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { fn(t, newYard(t)) })
+	synctest.Test(t, func(t *testing.T) { fn(t, newTestBuilds(t)) })
 }
 
-func TestBuildMakesADroplet(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestBuildCreatesADroplet(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.run()
 		k := y.push("a", member{name: "Procfile", text: "web: ./server\nworker: ./work hard\n"}, member{name: "server", text: "#!", mode: 0o755}, member{name: "lib/x", text: "x"})
 		b := y.build(BuildRequest{Package: k.GUID, Stack: "cflinuxfs4", Buildpacks: []string{"binary_buildpack"}})
@@ -187,11 +187,11 @@ func TestBuildMakesADroplet(t *testing.T) {
 		}
 		lines := []string{
 			fmt.Sprintf("a: Staging package %s (37B)", k.SHA256[:12]),
-			"a: Stack 'cflinuxfs4' is not here: 'host' takes its place",
+			"a: Stack 'cflinuxfs4' does not exist here: using stack 'host'",
 			"a: Process types: web, worker",
-			"a: Made image " + d.Image[:12],
+			"a: Created image " + d.Image[:12],
 		}
-		if diff := cmp.Diff(lines, y.said()); diff != "" {
+		if diff := cmp.Diff(lines, y.loggedLines()); diff != "" {
 			t.Error(diff)
 		}
 		if b.App != "a" || b.Package != k.GUID || b.Error != "" || !b.UpdatedAt.After(b.CreatedAt.Add(-1)) {
@@ -203,13 +203,13 @@ func TestBuildMakesADroplet(t *testing.T) {
 // A build without a Procfile succeeds, because the process can provide the start
 // command later.
 func TestBuildWithoutAProcfile(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.run()
 		k := y.push("a", member{name: "server", text: "#!", mode: 0o755}, member{name: "Procfile.old", text: "nonsense"})
 		if d := y.droplet(y.build(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})); len(d.Commands) != 0 {
 			t.Errorf("commands = %v, want none", d.Commands)
 		}
-		if got := y.said(); len(got) != 2 || !strings.Contains(got[1], "Made image") {
+		if got := y.loggedLines(); len(got) != 2 || !strings.Contains(got[1], "Created image") {
 			t.Errorf("said %q", got)
 		}
 	})
@@ -222,22 +222,22 @@ func TestBuildFails(t *testing.T) {
 		want   string
 	}{
 		"bad Procfile":     {member{name: "Procfile", text: "web: ./server\n\nnonsense\n"}, "", "Procfile line 3: "},
-		"huge Procfile":    {member{name: "Procfile", text: strings.Repeat("#", 1<<17)}, "", "Procfile must be a plain file of at most 64K"},
-		"link as Procfile": {member{name: "Procfile", link: "x"}, "", "Procfile must be a plain file"},
-		"unknown stack":    {member{name: "x", text: "x"}, "windows", "there is no stack 'windows'"},
+		"huge Procfile":    {member{name: "Procfile", text: strings.Repeat("#", 1<<17)}, "", "Procfile must be a regular file of at most 64K"},
+		"link as Procfile": {member{name: "Procfile", link: "x"}, "", "Procfile must be a regular file"},
+		"unknown stack":    {member{name: "x", text: "x"}, "windows", "stack 'windows' does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 				y.run()
 				k := y.push("a", tt.member)
 				b := y.build(BuildRequest{Package: k.GUID, Stack: tt.stack})
 				if b.State != BuildFailed || !strings.HasPrefix(b.Error, tt.want) || b.Droplet != "" {
 					t.Errorf("build = %+v, want it to fail by %q", b, tt.want)
 				}
-				if got := y.said(); !strings.HasPrefix(got[len(got)-1], "a: Staging failed: "+tt.want) {
+				if got := y.loggedLines(); !strings.HasPrefix(got[len(got)-1], "a: Staging failed: "+tt.want) {
 					t.Errorf("said %q", got)
 				}
-				if got := files(t, y.shelf.dir); len(got) != 0 {
+				if got := files(t, y.droplets.dir); len(got) != 0 {
 					t.Errorf("images left: %v", got)
 				}
 			})
@@ -246,7 +246,7 @@ func TestBuildFails(t *testing.T) {
 }
 
 func TestBuildNeedsAReadyPackage(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		k, err := y.packages.Create("a")
 		if err != nil {
 			t.Fatal(err)
@@ -269,13 +269,13 @@ func TestBuildNeedsAReadyPackage(t *testing.T) {
 // The same bits are staged once. The second build is finished when Create returns,
 // without Run, and no file is written. A restage stages them again.
 func TestBuildReusesTheImage(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		stop := y.run()
 		ms := []member{{name: "Procfile", text: "web: ./server"}, {name: "big", text: strings.Repeat("x", 1<<16)}}
 		first := y.droplet(y.build(BuildRequest{Package: y.push("a", ms...).GUID, Buildpacks: []string{"binary"}}))
 		stop()
-		before := [2]map[string]time.Time{stamps(t, y.shelf.dir), stamps(t, y.packages.o.Dir)}
-		y.said()
+		before := [2]map[string]time.Time{stamps(t, y.droplets.dir), stamps(t, y.packages.o.Dir)}
+		y.loggedLines()
 		for _, app := range []string{"a", "another"} {
 			k := y.push(app, ms...)
 			b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})
@@ -288,11 +288,11 @@ func TestBuildReusesTheImage(t *testing.T) {
 			if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaged {
 				t.Errorf("build = %+v, %v, want it kept as staged", got, err)
 			}
-			if got := y.said(); len(got) != 2 || got[1] != app+": Nothing has changed: image "+first.Image[:12]+" is used again" {
+			if got := y.loggedLines(); len(got) != 2 || got[1] != app+": Nothing has changed: using image "+first.Image[:12]+" again" {
 				t.Errorf("said %q", got)
 			}
 		}
-		if diff := cmp.Diff(before, [2]map[string]time.Time{stamps(t, y.shelf.dir), stamps(t, y.packages.o.Dir)}); diff != "" {
+		if diff := cmp.Diff(before, [2]map[string]time.Time{stamps(t, y.droplets.dir), stamps(t, y.packages.o.Dir)}); diff != "" {
 			t.Errorf("something was written:\n%s", diff)
 		}
 		k := y.push("a", ms...)
@@ -313,19 +313,19 @@ func TestBuildReusesTheImage(t *testing.T) {
 		if err != nil || len(all) != 4 || slices.ContainsFunc(all, func(b Build) bool { return b.State != BuildStaged }) {
 			t.Errorf("builds = %+v, %v, want all staged", all, err)
 		}
-		if got := files(t, y.shelf.dir); len(got) != 1 {
+		if got := files(t, y.droplets.dir); len(got) != 1 {
 			t.Errorf("images = %v, want one", got)
 		}
 	})
 }
 
 // A build does not reuse an image that is missing, but creates it again.
-func TestBuildMakesALostImageAnew(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestBuildCreatesALostImageAgain(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.run()
 		k := y.push("a", member{name: "x", text: "x"})
 		d := y.droplet(y.build(BuildRequest{Package: k.GUID}))
-		if err := os.Remove(y.shelf.path(d.Image)); err != nil {
+		if err := os.Remove(y.droplets.path(d.Image)); err != nil {
 			t.Fatal(err)
 		}
 		if again := y.droplet(y.build(BuildRequest{Package: k.GUID})); again.Image != d.Image {
@@ -339,15 +339,15 @@ func TestBuildMakesALostImageAnew(t *testing.T) {
 
 // The next daemon stages unfinished builds, oldest first. It removes images without
 // droplets.
-func TestBuildsGoOnAfterARestart(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestBuildsContinueAfterARestart(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		var want []string
 		for i := range 3 {
 			k := y.push("a", member{name: "x", text: fmt.Sprint(i)})
 			y.create(BuildRequest{Package: k.GUID})
 			want = append(want, fmt.Sprintf("a: Staging package %s (1B)", k.SHA256[:12]))
 		}
-		if _, err := y.shelf.AddImage(strings.NewReader(string(pack(t, file("app/orphan"))))); err != nil {
+		if _, err := y.droplets.AddImage(strings.NewReader(string(pack(t, file("app/orphan"))))); err != nil {
 			t.Fatal(err)
 		}
 		y.open()
@@ -358,7 +358,7 @@ func TestBuildsGoOnAfterARestart(t *testing.T) {
 			t.Errorf("builds = %+v, %v, want all staged", all, err)
 		}
 		var got []string
-		for _, line := range y.said() {
+		for _, line := range y.loggedLines() {
 			if strings.Contains(line, "Staging") {
 				got = append(got, line)
 			}
@@ -366,15 +366,15 @@ func TestBuildsGoOnAfterARestart(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		if got := files(t, y.shelf.dir); len(got) != 3 {
+		if got := files(t, y.droplets.dir); len(got) != 3 {
 			t.Errorf("images = %v, want three", got)
 		}
 	})
 }
 
 // A daemon that stops while it stages leaves the build unfinished for the next one.
-func TestBuildIsLeftToTheNextDaemon(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestBuildContinuesInTheNextDaemon(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		ctx, cancel := context.WithCancel(t.Context())
 		k := y.push("a", member{name: "x", text: "x"})
 		b := y.create(BuildRequest{Package: k.GUID})
@@ -385,7 +385,7 @@ func TestBuildIsLeftToTheNextDaemon(t *testing.T) {
 		if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaging {
 			t.Errorf("build = %+v, %v, want it to be staging", got, err)
 		}
-		if got := files(t, y.shelf.dir); len(got) != 0 {
+		if got := files(t, y.droplets.dir); len(got) != 0 {
 			t.Errorf("left over: %v", got)
 		}
 		y.open()
@@ -400,7 +400,7 @@ func TestBuildIsLeftToTheNextDaemon(t *testing.T) {
 // An app keeps its newest builds and droplets, and those in use. Images without
 // droplets are removed.
 func TestOldBuildsAndDropletsAreCollected(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.run()
 		var ds []Droplet
 		push := func(i int) {
@@ -414,18 +414,18 @@ func TestOldBuildsAndDropletsAreCollected(t *testing.T) {
 		for i := 3; i < 8; i++ {
 			push(i)
 		}
-		wantKept(t, y, []Droplet{ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
+		wantStored(t, y, []Droplet{ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
 
 		y.used = nil // the droplets in use are not known, so none is removed
 		push(8)
-		wantKept(t, y, []Droplet{ds[8], ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
+		wantStored(t, y, []Droplet{ds[8], ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
 
 		y.used = map[string]bool{}
 		for range keepBuilds {
 			k := y.push("a", member{name: "x", text: "same"})
 			y.build(BuildRequest{Package: k.GUID})
 		}
-		if got := files(t, y.shelf.dir); len(got) != 1 {
+		if got := files(t, y.droplets.dir); len(got) != 1 {
 			t.Errorf("images = %v, want the one of all droplets", got)
 		}
 		all, err := y.builds.OfApp("a")
@@ -435,9 +435,9 @@ func TestOldBuildsAndDropletsAreCollected(t *testing.T) {
 	})
 }
 
-func wantKept(t *testing.T, y *yard, want []Droplet) {
+func wantStored(t *testing.T, y *testBuilds, want []Droplet) {
 	t.Helper()
-	got, err := y.shelf.OfApp("a")
+	got, err := y.droplets.OfApp("a")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -446,17 +446,17 @@ func wantKept(t *testing.T, y *yard, want []Droplet) {
 		images = append(images, d.Image+".tar")
 	}
 	slices.Sort(images)
-	if diff := cmp.Diff(images, files(t, y.shelf.dir)); diff != "" {
+	if diff := cmp.Diff(images, files(t, y.droplets.dir)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // Deleting an app removes everything of it, even while it is being staged.
-func TestForget(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestDeleteApp(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.builds.o.Say = func(app, line string) {
-			if app == "late" && strings.HasPrefix(line, "Made image") {
-				if err := y.builds.Forget("late"); err != nil {
+			if app == "late" && strings.HasPrefix(line, "Created image") {
+				if err := y.builds.DeleteApp("late"); err != nil {
 					t.Error(err)
 				}
 			}
@@ -467,19 +467,19 @@ func TestForget(t *testing.T) {
 		y.create(BuildRequest{Package: y.push("late", member{name: "x", text: "late"}).GUID})
 		synctest.Wait()
 		for range 2 { // it can be repeated
-			if err := y.builds.Forget("a"); err != nil {
+			if err := y.builds.DeleteApp("a"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, app := range []string{"a", "late"} {
 			bs, err1 := y.builds.OfApp(app)
-			ds, err2 := y.shelf.OfApp(app)
+			ds, err2 := y.droplets.OfApp(app)
 			ks, err3 := y.packages.OfApp(app)
 			if len(bs)+len(ds)+len(ks) > 0 || err1 != nil || err2 != nil || err3 != nil {
 				t.Errorf("%s has %v, %v, %v (%v)", app, bs, ds, ks, errors.Join(err1, err2, err3))
 			}
 		}
-		if diff := cmp.Diff([]string{kept.Image + ".tar"}, files(t, y.shelf.dir)); diff != "" {
+		if diff := cmp.Diff([]string{kept.Image + ".tar"}, files(t, y.droplets.dir)); diff != "" {
 			t.Error(diff)
 		}
 		if got := files(t, y.packages.o.Dir); len(got) != 2 {
@@ -490,7 +490,7 @@ func TestForget(t *testing.T) {
 
 // Several goroutines can push and build at the same time.
 func TestBuildsConcurrently(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.builds.o.Say = func(string, string) {}
 		y.run()
 		for i := range 6 {
@@ -508,7 +508,7 @@ func TestBuildsConcurrently(t *testing.T) {
 				t.Errorf("builds = %+v, %v, want all staged", all, err)
 			}
 		}
-		if got := files(t, y.shelf.dir); len(got) != 2 {
+		if got := files(t, y.droplets.dir); len(got) != 2 {
 			t.Errorf("images = %v, want two", got)
 		}
 	})

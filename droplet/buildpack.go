@@ -77,14 +77,14 @@ type BuildpackError struct {
 func (e *BuildpackError) Error() string {
 	why := e.Reason
 	if why == "" {
-		why = "there is no such buildpack"
+		why = "it does not exist"
 	}
 	hint := "."
 	if e.Near != "" {
 		hint = ": did you mean " + e.Near + "?"
 	}
-	return fmt.Sprintf("Buildpack must be an existing admin buildpack or a valid git URI. \"%s\" cannot be used, because %s here%s "+
-		"To let dew detect the buildpack, name none. To run the files as they are, use %s", e.Name, why, hint, BinaryBuildpack)
+	return fmt.Sprintf("Buildpack must be an existing admin buildpack or a valid git URI. \"%s\" cannot be used, because %s%s "+
+		"To let dew detect the buildpack, set no buildpack. To run the files as they are, use %s", e.Name, why, hint, BinaryBuildpack)
 }
 
 // CheckBuildpacks returns a *BuildpackError for the first invalid name. Valid are the

@@ -33,8 +33,8 @@ func TestBuildpacks(t *testing.T) {
 		}
 	}
 	for bad, why := range map[string]string{
-		"rubby_buildpack":               `there is no such buildpack here: did you mean ruby_buildpack?`,
-		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because there is no such buildpack here`,
+		"rubby_buildpack":               `it does not exist: did you mean ruby_buildpack?`,
+		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because it does not exist`,
 		"":                              `"" cannot be used`,
 		"ftp://me:secret@example.com/b": `"ftp://me:xxxxx@example.com/b" cannot be used`,
 		"./pack":                        `"./pack" cannot be used`,
@@ -99,7 +99,7 @@ func TestCheckStack(t *testing.T) {
 // A build with an unknown buildpack is refused. A build with one that an earlier daemon
 // stored fails.
 func TestBuildRefusesBuildpack(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		k := y.push("a", member{name: "server", text: "#!"})
 		var e *BuildpackError
 		if _, err := y.builds.Create(context.Background(), BuildRequest{Package: k.GUID, Buildpacks: []string{"cobol"}}); !errors.As(err, &e) {
@@ -120,14 +120,14 @@ func TestBuildRefusesBuildpack(t *testing.T) {
 // Every build and its droplet are recorded in the transaction that stores them, even a
 // droplet that is reused.
 func TestBuildsRecord(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		var got []string
 		y.builds.Record(func(tx *store.Tx, w Build, d *Droplet) error {
 			if d == nil {
 				got = append(got, w.By.Name+" begins")
 				return nil
 			}
-			if _, err := y.shelf.droplets.With(tx).Get(d.GUID); err == nil {
+			if _, err := y.droplets.droplets.With(tx).Get(d.GUID); err == nil {
 				t.Error("the droplet is kept before it is recorded")
 			}
 			got = append(got, w.By.Name+" "+d.GUID)
@@ -147,7 +147,7 @@ func TestBuildsRecord(t *testing.T) {
 
 // Packages, builds and droplets store their metadata.
 func TestNote(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.run()
 		k := y.push("a", member{name: "server", text: "#!"})
 		b := y.build(BuildRequest{Package: k.GUID, Metadata: app.Metadata{Labels: map[string]string{"a": "1"}}})
@@ -156,22 +156,22 @@ func TestNote(t *testing.T) {
 		wrong := app.MetadataChange{Labels: map[string]*string{"b": &bad}}
 		k2, err1 := y.packages.UpdateMetadata(k.GUID, c)
 		b2, err2 := y.builds.UpdateMetadata(b.GUID, c)
-		d2, err3 := y.shelf.UpdateMetadata(b.Droplet, c)
+		d2, err3 := y.droplets.UpdateMetadata(b.Droplet, c)
 		if err := errors.Join(err1, err2, err3); err != nil || k2.Metadata.Labels["b"] != "2" || b2.Metadata.Labels["a"] != "1" || d2.Metadata.Labels["b"] != "2" {
 			t.Errorf("%v: %+v %+v %+v", err, k2, b2, d2)
 		}
 		_, err1 = y.packages.UpdateMetadata(k.GUID, wrong)
 		_, err2 = y.builds.UpdateMetadata(b.GUID, wrong)
-		_, err3 = y.shelf.UpdateMetadata(b.Droplet, wrong)
+		_, err3 = y.droplets.UpdateMetadata(b.Droplet, wrong)
 		if n := len(app.Problems(errors.Join(err1, err2, err3))); n != 3 {
 			t.Errorf("%d problems, want one each", n)
 		}
-		if _, err := y.shelf.UpdateMetadata("nonesuch", c); !errors.Is(err, ErrNotFound) {
+		if _, err := y.droplets.UpdateMetadata("nonesuch", c); !errors.Is(err, ErrNotFound) {
 			t.Errorf("error = %v, want ErrNotFound", err)
 		}
 		ks, err1 := y.packages.All()
 		bs, err2 := y.builds.All()
-		ds, err3 := y.shelf.All()
+		ds, err3 := y.droplets.All()
 		if errors.Join(err1, err2, err3) != nil || len(ks) != 1 || len(bs) != 1 || len(ds) != 1 || ks[0].Metadata.Labels["b"] != "2" {
 			t.Errorf("all = %+v, %+v, %+v", ks, bs, ds)
 		}

@@ -23,8 +23,8 @@ type buildCaches struct {
 
 func (c *buildCaches) cacheFile(app string) string { return filepath.Join(c.cacheDir, app+".tar") }
 
-// keepCache stores the cache of an app after staging.
-func (c *buildCaches) keepCache(ctx context.Context, app string, files Files) (err error) {
+// storeCache stores the cache of an app after staging.
+func (c *buildCaches) storeCache(ctx context.Context, app string, files Files) (err error) {
 	if c.cacheDir == "" {
 		return nil
 	}
@@ -86,13 +86,13 @@ func (c *buildCaches) ClearCacheOf(app string) error {
 	return c.removeCache(app)
 }
 
-// forgetCache deletes the cache of a deleted app and its generation.
-func (c *buildCaches) forgetCache(app string) error {
+// deleteCache deletes the cache of a deleted app and its generation.
+func (c *buildCaches) deleteCache(app string) error {
 	if c.cacheDir == "" {
 		return nil
 	}
 	if err := c.generations.Delete(app); err != nil {
-		return fmt.Errorf("cannot forget the build cache: %w", err)
+		return fmt.Errorf("cannot delete the build cache: %w", err)
 	}
 	return c.removeCache(app)
 }

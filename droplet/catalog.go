@@ -29,10 +29,10 @@ const (
 
 // Errors that callers can check for.
 var (
-	ErrBuildpackTaken  = errors.New("there is a buildpack with this name and stack")
-	ErrBuildpackLocked = errors.New("the buildpack is locked: unlock it before")
-	ErrBuildpackName   = errors.New("the buildpack came with dew and keeps its name: disable it, and create one of another name")
-	ErrBuildpackOwn    = errors.New("the buildpack came with dew and cannot be deleted: disable it instead")
+	ErrBuildpackTaken  = errors.New("a buildpack with this name and stack already exists")
+	ErrBuildpackLocked = errors.New("the buildpack is locked: unlock it first")
+	ErrBuildpackName   = errors.New("the buildpack is built in and cannot be renamed: disable it, and create a buildpack with another name")
+	ErrBuildpackOwn    = errors.New("the buildpack is built in and cannot be deleted: disable it instead")
 )
 
 // CatalogOptions says where uploaded buildpacks are stored, and their size limits.
@@ -75,7 +75,7 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 		return nil, err
 	}
 	if err := c.Sweep(); err != nil {
-		log.Warn("cannot bring the buildpacks up to date", "err", err)
+		log.Warn("cannot update the built-in buildpacks", "err", err)
 	}
 	return c, nil
 }
@@ -97,7 +97,7 @@ func (c *Catalog) addBuiltIn() error {
 			_, err = c.place(b, 0)
 		}
 		if err != nil { // such as an uploaded buildpack with the same name
-			errs = append(errs, fmt.Errorf("cannot keep the built-in buildpack %s: %w", b.Name, err))
+			errs = append(errs, fmt.Errorf("cannot store the built-in buildpack %s: %w", b.Name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -189,7 +189,7 @@ func (c *Catalog) number(all []Buildpack) error {
 		for i, b := range all {
 			b.Position = i + 1
 			if err := c.packs.With(tx).Put(b.GUID, b); err != nil {
-				return fmt.Errorf("cannot keep buildpack %s: %w", b.Name, err)
+				return fmt.Errorf("cannot store buildpack %s: %w", b.Name, err)
 			}
 		}
 		return nil
@@ -198,7 +198,7 @@ func (c *Catalog) number(all []Buildpack) error {
 
 func (c *Catalog) checkBuildpack(b Buildpack) error {
 	if b.Name == "" || len(b.Name) > pool.MaxName || strings.ContainsAny(b.Name, "/\\\n\r\t\x00") || strings.Contains(b.Name, "://") {
-		return &app.Invalid{Key: "name", Message: fmt.Sprintf("must be a word without slashes of at most %d characters, not %q", pool.MaxName, b.Name)}
+		return &app.Invalid{Key: "name", Message: fmt.Sprintf("must have 1 to %d characters, without slashes, tabs and line breaks, not %q", pool.MaxName, b.Name)}
 	}
 	if err := c.stack(b.Stack); err != nil {
 		return &app.Invalid{Key: "stack", Message: err.Error()}
@@ -225,7 +225,7 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 	}
 	sha, done, err := c.pool.Add(ctx, bits)
 	if err != nil {
-		return b, fmt.Errorf("cannot take in buildpack %s: %w", b.Name, err)
+		return b, fmt.Errorf("cannot store buildpack %s: %w", b.Name, err)
 	}
 	defer done()
 	c.mu.Lock()
@@ -238,7 +238,7 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 		return b, fmt.Errorf("buildpack %s: %w", guid, ErrNotFound) // deleted since
 	}
 	if err != nil {
-		return b, fmt.Errorf("cannot keep buildpack %s: %w", guid, err)
+		return b, fmt.Errorf("cannot store buildpack %s: %w", guid, err)
 	}
 	return b, c.pool.Collect(c.named)
 }
@@ -254,7 +254,7 @@ func checkScripts(b *pool.Upload) error {
 			return nil
 		}
 	}
-	return &pool.Error{Reason: "is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
+	return &pool.Error{Reason: "is not a buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
 }
 
 // Delete deletes a buildpack, and the following ones move up. For a built-in buildpack,

@@ -262,7 +262,7 @@ func TestChooseFolder(t *testing.T) {
 	}
 	write("bin/private", "x", 0o600)
 	var bad *BuildpackError
-	if _, err := c.choose([]string{dir}, stack.Stack{}, nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), "not all users can read bin/private") {
+	if _, err := c.choose([]string{dir}, stack.Stack{}, nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), "bin/private in the folder is not readable for all users") {
 		t.Errorf("a private file: %v", err)
 	}
 	if _, err := c.choose([]string{"/nowhere/at/all"}, stack.Stack{}, nil); !errors.As(err, &bad) {

@@ -154,15 +154,15 @@ func (b *Builds) missingTool(told string, st stack.Stack) string {
 	if st.Name == stack.HostName {
 		return fmt.Sprintf("%s is not installed on this machine. Install it: apt install %s", name, pkg)
 	}
-	missing := fmt.Sprintf("%s is not installed in the stack %s.", name, st.Name)
-	if b.o.Kept != nil {
-		if k, err := b.o.Kept.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
+	missing := fmt.Sprintf("%s is not installed in stack %s.", name, st.Name)
+	if b.o.StackStore != nil {
+		if k, err := b.o.StackStore.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
 			// A stack with apps must not change, so the message suggests another stack.
 			next := st.Name + "-" + pkg
 			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(stack.DebianPackages, p) })
-			return missing + fmt.Sprintf(" Build one that has it: dew stack build debian --include %s --name %s, then set `stack: %s`",
+			return missing + fmt.Sprintf(" Build a stack that has it: dew stack build debian --include %s --name %s, then set `stack: %s`",
 				strings.Join(append(include, pkg), ","), next, next)
 		}
 	}
-	return missing + " Choose a stack that has it: dew stacks lists the stacks"
+	return missing + " Choose a stack that has it. To list the stacks, run: dew stacks"
 }

@@ -76,7 +76,7 @@ func FuzzCauseOf(f *testing.F) {
 
 // The cause of a failed build names the missing program and how to install it.
 func TestMissingTool(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		const told = "Node.js\nnodejs\n"
 		if got, want := y.builds.missingTool(told, stack.Stack{Name: stack.HostName}), "Node.js is not installed on this machine. Install it: apt install nodejs"; got != want {
 			t.Errorf("said %q, want %q", got, want)
@@ -85,7 +85,7 @@ func TestMissingTool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		y.builds.o.Kept = kept
+		y.builds.o.StackStore = kept
 		stacks := store.In(y.db, "stacks", store.Index("name", func(k stack.Record) string { return k.Name }))
 		for _, k := range []stack.Record{{GUID: "1", Name: "jammy", Kind: stack.KindDebian, Source: "curl,git,ruby"}, {GUID: "2", Name: "alpine", Kind: stack.KindTarball}} {
 			if err := stacks.Put(k.GUID, k); err != nil {
@@ -93,8 +93,8 @@ func TestMissingTool(t *testing.T) {
 			}
 		}
 		for name, want := range map[string]string{
-			"jammy":  "Node.js is not installed in the stack jammy. Build one that has it: dew stack build debian --include ruby,nodejs --name jammy-nodejs, then set `stack: jammy-nodejs`",
-			"alpine": "Node.js is not installed in the stack alpine. Choose a stack that has it: dew stacks lists the stacks",
+			"jammy":  "Node.js is not installed in stack jammy. Build a stack that has it: dew stack build debian --include ruby,nodejs --name jammy-nodejs, then set `stack: jammy-nodejs`",
+			"alpine": "Node.js is not installed in stack alpine. Choose a stack that has it. To list the stacks, run: dew stacks",
 		} {
 			if got := y.builds.missingTool(told, stack.Stack{Name: name}); got != want {
 				t.Errorf("said %q, want %q", got, want)
@@ -115,11 +115,11 @@ func TestStageFailsWithCause(t *testing.T) {
 		"missing": {map[string]string{"missing": "Go\ngolang-go\n", "reason": "no"}, []string{"no"}, "Go is not installed on this machine. Install it: apt install golang-go"},
 		"reason":  {map[string]string{"reason": "The app is\nstrange"}, []string{"no"}, "The app is strange"},
 		"printed": {nil, []string{"./main.go:1:1: expected 'package'"}, "./main.go:1:1: expected 'package'"},
-		"silent":  {nil, nil, "bin/finalize ended with status 1"},
+		"silent":  {nil, nil, "bin/finalize exited with status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
-				f := &fakeBuilder{code: codeNoCompile, files: map[string]string{"/tmp/result/failed": "bin/finalize ended with status 1\n"}}
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
+				f := &fakeBuilder{code: codeNoCompile, files: map[string]string{"/tmp/result/failed": "bin/finalize exited with status 1\n"}}
 				for file, text := range c.told {
 					f.files["/tmp/result/"+file] = text
 				}

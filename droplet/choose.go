@@ -102,7 +102,7 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 			case !b.Enabled:
 				refused.Reason = "it is disabled"
 			case b.State != BuildpackReady:
-				refused.Reason = "its bits were not uploaded yet"
+				refused.Reason = "its files are not uploaded yet"
 			default:
 				return c.choice(b)
 			}
@@ -224,7 +224,7 @@ func packFolder(dir string, out io.Writer) error {
 			return err
 		}
 		if fi.Mode()&0o001 == 0 {
-			return fmt.Errorf("not all users can enter %s (chmod o+x)", up)
+			return fmt.Errorf("folder %s is not accessible for all users (run chmod o+x)", up)
 		}
 		if up == "/" {
 			break
@@ -261,11 +261,11 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	f.files--
 	switch {
 	case f.files < 0:
-		return fmt.Errorf("it has more than %d files", defaultMaxFiles)
+		return fmt.Errorf("the folder has more than %d files", defaultMaxFiles)
 	case fi.IsDir() && d.Name() == ".git":
 		return fs.SkipDir
 	case fi.IsDir() && fi.Mode()&0o005 != 0o005, fi.Mode().IsRegular() && fi.Mode()&0o004 == 0:
-		return fmt.Errorf("not all users can read %s in it (chmod -R o+rX)", p)
+		return fmt.Errorf("%s in the folder is not readable for all users (run chmod -R o+rX)", p)
 	case fi.IsDir():
 		h.Typeflag = tar.TypeDir
 		return f.tar.WriteHeader(h)
@@ -280,7 +280,7 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	}
 	h.Typeflag, h.Size = tar.TypeReg, fi.Size()
 	if f.left -= h.Size; f.left < 0 {
-		return fmt.Errorf("it is larger than %s", archive.Size(defaultMaxBytes))
+		return fmt.Errorf("the folder is larger than %s", archive.Size(defaultMaxBytes))
 	}
 	return f.file(p, h)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrNoFiles says that a package is an image and has no files.
-var ErrNoFiles = errors.New("it names an image and has no files of its own")
+var ErrNoFiles = errors.New("the package is a Docker image and has no files")
 
 // Copy creates a package of another app with the same files, which are stored once.
 func (p *Packages) Copy(source, app string) (Package, error) {
@@ -44,7 +44,7 @@ func (p *Packages) Copy(source, app string) (Package, error) {
 		}
 		defer done()
 	}
-	return k, p.keepNew(k)
+	return k, p.storeNew(k)
 }
 
 // Remove deletes a package. Its droplets stay.
@@ -139,7 +139,7 @@ func (b *Builds) Copy(source, app string) (Droplet, error) {
 	if d.Bindings, err = b.currentBindings(app); err != nil {
 		return d, err
 	}
-	err = b.droplets.keep(d, func(tx *store.Tx) error {
+	err = b.droplets.storeIn(d, func(tx *store.Tx) error {
 		_, err := b.droplets.droplets.With(tx).Get(source) // its stack is deleted with the last droplet
 		return err
 	})

@@ -107,7 +107,7 @@ func TestCopyNothing(t *testing.T) {
 // image when the original is deleted.
 func TestCopyDroplet(t *testing.T) {
 	t.Parallel()
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		defer y.run()()
 		k := y.push("shop", member{name: "Procfile", text: "web: ./serve\n"})
 		from := y.droplet(y.build(BuildRequest{Package: k.GUID}))
@@ -135,7 +135,7 @@ func TestCopyDroplet(t *testing.T) {
 		if err := y.builds.Remove(d.GUID, allow); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := y.shelf.OpenImage(d.Image); !errors.Is(err, ErrNoImage) {
+		if _, err := y.droplets.OpenImage(d.Image); !errors.Is(err, ErrNoImage) {
 			t.Errorf("open = %v, want ErrNoImage: no droplet names it", err)
 		}
 	})

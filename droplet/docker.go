@@ -22,16 +22,16 @@ func (p *Packages) CreateImage(app string, from stack.ImageSource) (Package, err
 	}
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageDocker, State: PackageReady, Image: &from, CreatedAt: now, UpdatedAt: now}
-	return k, p.keepNew(k)
+	return k, p.storeNew(k)
 }
 
 // stageImage creates a droplet from an image. It fetches the layers and runs nothing.
 func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, error) {
-	s := b.o.Kept
-	if s == nil || !s.KeepsImages() {
-		return Droplet{}, &StagingError{StagingFailed, "this daemon keeps no images"}
+	s := b.o.StackStore
+	if s == nil || !s.StoresImages() {
+		return Droplet{}, &StagingError{StagingFailed, "this dewd does not store images"}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.o.Timeout, &StagingError{StagingFailed, fmt.Sprintf("it took longer than %s", b.o.Timeout)})
+	ctx, cancel := context.WithTimeoutCause(ctx, b.o.Timeout, &StagingError{StagingFailed, fmt.Sprintf("staging took longer than the timeout of %s", b.o.Timeout)})
 	defer cancel()
 	say := func(line string) { b.o.Say(w.App, line) }
 	if err := b.packages.Space(); err != nil {
@@ -41,7 +41,7 @@ func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, e
 	if err != nil {
 		return Droplet{}, imageError(ctx, err)
 	}
-	m, who, err := s.TakeLayers(ctx, i, say)
+	m, who, err := s.StoreLayers(ctx, i, say)
 	if err != nil {
 		return Droplet{}, imageError(ctx, err)
 	}

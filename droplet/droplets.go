@@ -40,7 +40,7 @@ type Droplets struct {
 // removes incomplete images, so only one Droplets can use a dir.
 func NewDroplets(db *store.DB, dir string) (*Droplets, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder for images: %w", err)
+		return nil, fmt.Errorf("cannot create the folder for images: %w", err)
 	}
 	s := &Droplets{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
 		store.Index("app", func(d Droplet) string { return d.App }),
@@ -106,7 +106,7 @@ func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
 // OpenImage opens the tar of an image, or returns ErrNoImage.
 func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 	if !archive.ValidSHA.MatchString(sha) {
-		return nil, fmt.Errorf("%w: %q is not a sha256", ErrNoImage, sha)
+		return nil, fmt.Errorf("%w: %q is not a valid SHA-256 checksum", ErrNoImage, sha)
 	}
 	f, err := os.Open(s.path(sha))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,17 +120,17 @@ func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 
 // Put stores a droplet, whose image must exist, and releases the image.
 func (s *Droplets) Put(d Droplet) error {
-	if err := s.keep(d, func(*store.Tx) error { return nil }); err != nil {
+	if err := s.storeIn(d, func(*store.Tx) error { return nil }); err != nil {
 		return err
 	}
 	s.releaseImage(d.Image)
 	return nil
 }
 
-// keep stores a droplet, and calls also in the same transaction.
-func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
+// storeIn stores a droplet, and calls also in the same transaction.
+func (s *Droplets) storeIn(d Droplet, also func(tx *store.Tx) error) error {
 	if d.GUID == "" {
-		return errors.New("cannot keep droplet: it has no guid")
+		return errors.New("cannot store droplet: the droplet has no guid")
 	}
 	if d.CreatedAt.IsZero() {
 		d.CreatedAt = time.Now().UTC()
@@ -140,10 +140,10 @@ func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
 	if d.Image != "" {
 		f, err := s.OpenImage(d.Image)
 		if err != nil {
-			return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
+			return fmt.Errorf("cannot store droplet %s: %w", d.GUID, err)
 		}
 		if err := f.Close(); err != nil {
-			return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
+			return fmt.Errorf("cannot store droplet %s: %w", d.GUID, err)
 		}
 	}
 	err := s.db.Update(func(tx *store.Tx) error {
@@ -153,7 +153,7 @@ func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
 		return s.droplets.With(tx).Put(d.GUID, d)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
+		return fmt.Errorf("cannot store droplet %s: %w", d.GUID, err)
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (s *Droplets) Collect() (removed []string, err error) {
 	defer s.mu.Unlock()
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot collect images: %w", err)
+		return nil, fmt.Errorf("cannot delete unused images: %w", err)
 	}
 	for _, e := range entries {
 		sha, ok := strings.CutSuffix(e.Name(), ".tar")
@@ -293,13 +293,13 @@ func (s *Droplets) Collect() (removed []string, err error) {
 		}
 		ds, err := s.droplets.By("image", sha)
 		if err != nil {
-			return removed, fmt.Errorf("cannot collect images: %w", err)
+			return removed, fmt.Errorf("cannot delete unused images: %w", err)
 		}
 		if len(ds) > 0 {
 			continue
 		}
 		if err := os.Remove(s.path(sha)); err != nil {
-			return removed, fmt.Errorf("cannot collect images: %w", err)
+			return removed, fmt.Errorf("cannot delete unused images: %w", err)
 		}
 		removed = append(removed, sha)
 	}

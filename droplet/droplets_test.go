@@ -21,7 +21,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-func newShelf(t *testing.T) *Droplets {
+func newTestDroplets(t *testing.T) *Droplets {
 	t.Helper()
 	dir := t.TempDir()
 	db := openDB(t, filepath.Join(dir, "dew.db"))
@@ -45,8 +45,8 @@ func files(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestAddImageKeepsTheBytesUnderTheirHash(t *testing.T) {
-	s := newShelf(t)
+func TestAddImageStoresBytesByHash(t *testing.T) {
+	s := newTestDroplets(t)
 	image := pack(t, dir("app/"), file("app/run.sh"), file("staging_info.yml"))
 	image = append(image, make([]byte, 8192)...) // padding as in GNU tar
 	sum := sha256.Sum256(image)
@@ -71,8 +71,8 @@ func TestAddImageKeepsTheBytesUnderTheirHash(t *testing.T) {
 }
 
 // A refused or interrupted image leaves no files.
-func TestAddImageFailsWithoutATrace(t *testing.T) {
-	s := newShelf(t)
+func TestAddImageFailureLeavesNoFile(t *testing.T) {
+	s := newTestDroplets(t)
 	image := pack(t, file("app/run.sh"))
 	lost := errors.New("connection lost")
 	_, err := s.AddImage(io.MultiReader(bytes.NewReader(image[:700]), iotest.ErrReader(lost)))
@@ -94,7 +94,7 @@ func TestAddImageFailsWithoutATrace(t *testing.T) {
 }
 
 func TestAddImageConcurrently(t *testing.T) {
-	s := newShelf(t)
+	s := newTestDroplets(t)
 	images := [][]byte{pack(t, file("app/a")), pack(t, file("app/b"))}
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -110,8 +110,8 @@ func TestAddImageConcurrently(t *testing.T) {
 	}
 }
 
-func TestNewShelfSweepsUnfinishedImages(t *testing.T) {
-	s := newShelf(t)
+func TestNewDropletsSweepsUnfinishedImages(t *testing.T) {
+	s := newTestDroplets(t)
 	sha, err := s.AddImage(bytes.NewReader(pack(t, file("app/a"))))
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +144,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestOpenImageThatIsNotThere(t *testing.T) {
-	s := newShelf(t)
+func TestOpenMissingImage(t *testing.T) {
+	s := newTestDroplets(t)
 	outside := filepath.Join(filepath.Dir(s.dir), "secret.tar")
 	if err := os.WriteFile(outside, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestOpenImageThatIsNotThere(t *testing.T) {
 }
 
 func TestDroplets(t *testing.T) {
-	s := newShelf(t)
+	s := newTestDroplets(t)
 	sha, err := s.AddImage(bytes.NewReader(pack(t, file("app/a"))))
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestDroplets(t *testing.T) {
 	}
 }
 
-func TestNewShelfSaysWhyItCannot(t *testing.T) {
+func TestNewDropletsFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestNewShelfSaysWhyItCannot(t *testing.T) {
 // An image without droplets is collected, but not between AddImage and its first
 // droplet.
 func TestCollect(t *testing.T) {
-	s := newShelf(t)
+	s := newTestDroplets(t)
 	add := func(name string) string {
 		t.Helper()
 		sha, err := s.AddImage(bytes.NewReader(pack(t, file("app/"+name))))
@@ -260,8 +260,8 @@ func TestCollect(t *testing.T) {
 
 // Two callers can add the same image. If one of them releases it, the other still has
 // it.
-func TestCollectLeavesWhatTwoHaveAdded(t *testing.T) {
-	s := newShelf(t)
+func TestCollectKeepsSharedImages(t *testing.T) {
+	s := newTestDroplets(t)
 	var sha string
 	for range 2 {
 		var err error

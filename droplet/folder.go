@@ -71,10 +71,10 @@ func (b *Builds) AddFolder(ctx context.Context, u FolderUpload) (string, error) 
 
 func (p *Packages) addFolder(ctx context.Context, u FolderUpload) (BuildpackFolder, error) {
 	if !folderName.MatchString(u.Name) {
-		return BuildpackFolder{}, &pool.Error{Reason: fmt.Sprintf("a buildpack folder must be called with letters, digits, dots, dashes and underscores, at most 100, not %q", u.Name)}
+		return BuildpackFolder{}, &pool.Error{Reason: fmt.Sprintf("has the invalid folder name %q: use letters, digits, dots, dashes and underscores, at most 100 characters", u.Name)}
 	}
 	if err := p.Space(); err != nil {
-		return BuildpackFolder{}, fmt.Errorf("cannot take in buildpack %s: %w", u.Name, err)
+		return BuildpackFolder{}, fmt.Errorf("cannot store buildpack %s: %w", u.Name, err)
 	}
 	bits, err := pool.ReadUpload(u.Matched, u.Zip, u.Size, p.o.limits())
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *Packages) addFolder(ctx context.Context, u FolderUpload) (BuildpackFold
 	defer done() // not before the record is stored
 	f := BuildpackFolder{Name: folderPrefix + u.Name + "@" + sha[:folderSum], Space: u.Space, SHA256: sha, UploadedAt: time.Now().UTC()}
 	if err := p.folders.Put(f.key(), f); err != nil {
-		return f, fmt.Errorf("cannot keep buildpack %s: %w", u.Name, err)
+		return f, fmt.Errorf("cannot store buildpack %s: %w", u.Name, err)
 	}
 	return f, nil
 }
@@ -114,7 +114,7 @@ func (p *Packages) CheckFolders(space string, names []string) error {
 }
 
 func noFolder(name string) error {
-	return &BuildpackError{Name: name, Reason: "no such folder was uploaded to this space, or it was removed since (dew push -b FOLDER uploads it)"}
+	return &BuildpackError{Name: name, Reason: "no such folder was uploaded to this space, or dew has removed it since (upload it with dew push -b FOLDER)"}
 }
 
 // folderChoice returns a buildpack from an uploaded folder.
@@ -142,7 +142,7 @@ func (b *Builds) collectFolders() error {
 	}
 	used, err := b.o.Buildpacks()
 	if err != nil {
-		return fmt.Errorf("cannot tell which buildpacks are used: %w", err)
+		return fmt.Errorf("cannot list the buildpacks in use: %w", err)
 	}
 	staging, err := b.builds.By("state", string(BuildStaging))
 	if err != nil {

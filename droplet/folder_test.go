@@ -14,13 +14,13 @@ import (
 )
 
 // folderOf uploads a folder with one script.
-func (y *yard) folderOf(space, name, script string) (string, error) {
+func (y *testBuilds) folderOf(space, name, script string) (string, error) {
 	raw := zipOf(y.t, member{name: "bin/detect", text: script, mode: 0o755})
 	return y.builds.AddFolder(y.t.Context(), FolderUpload{Space: space, Name: name, Zip: bytes.NewReader(raw), Size: int64(len(raw))})
 }
 
 // names returns the stored buildpack folders.
-func (y *yard) names() (out []string) {
+func (y *testBuilds) names() (out []string) {
 	y.t.Helper()
 	all, err := y.packages.folders.All()
 	if err != nil {
@@ -35,7 +35,7 @@ func (y *yard) names() (out []string) {
 // An app can be staged with a folder of its own space. The name is the same as long as
 // the files are.
 func TestStageWithAnUploadedFolder(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/server": "built", "/tmp/result/release.yml": "default_process_types: {web: ./x}"}}
 		y.withBuilder(f)
 		y.run()
@@ -81,7 +81,7 @@ func TestStageWithAnUploadedFolder(t *testing.T) {
 
 // A folder that no app and no build uses is removed, with its files.
 func TestUploadedFoldersAreCollected(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		used := []string{}
 		y.builds.o.Buildpacks = func() ([]string, error) { return used, nil }
 		f := &fakeBuilder{hold: make(chan struct{}), err: errors.New("x")}
@@ -131,7 +131,7 @@ func TestUploadedFoldersAreCollected(t *testing.T) {
 }
 
 func TestFolderRefused(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		var bad *pool.Error
 		if _, err := y.folderOf("s", "a/b", "x"); !errors.As(err, &bad) {
 			t.Errorf("a name with a slash: %v", err)

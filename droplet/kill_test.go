@@ -127,7 +127,7 @@ func inspect(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, b := range bs {
-		gone := b.Error == "its package is gone: push the app again" // it pushes faster than it stages
+		gone := b.Error == "the package was deleted: push the app again" // it pushes faster than it stages
 		if b.State != BuildStaged && !gone {
 			t.Errorf("build = %+v, want it staged", b)
 		}

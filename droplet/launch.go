@@ -24,11 +24,11 @@ type UsedBuildpack struct {
 // describe fills in the results of the buildpacks: the app's commands, its sidecars,
 // and the buildpacks themselves. A Procfile has precedence over launch.yml, and
 // launch.yml over bin/release.
-func describe(t stagedFiles, told map[string]string) error {
+func describe(t stagedFiles, results map[string]string) error {
 	d, used := t.droplet, t.packs
 	var err error
 	if t.detect {
-		if used, err = foundPack(t.packs, told); err != nil {
+		if used, err = detectedPack(t.packs, results); err != nil {
 			return err
 		}
 	}
@@ -38,22 +38,22 @@ func describe(t stagedFiles, told map[string]string) error {
 		d.Custom = d.Custom || h.custom
 	}
 	if n := len(d.Buildpacks); n > 0 && t.detect {
-		d.Buildpacks[n-1].Detected = firstLine(told["detected"])
+		d.Buildpacks[n-1].Detected = firstLine(results["detected"])
 	}
-	if d.Commands, err = parseRelease(told["release.yml"]); err != nil {
+	if d.Commands, err = parseRelease(results["release.yml"]); err != nil {
 		return err
 	}
 	for i, h := range used {
-		l, err := parseLaunch(told["launch-"+strconv.Itoa(i)+".yml"])
+		l, err := parseLaunch(results["launch-"+strconv.Itoa(i)+".yml"])
 		if err != nil {
 			return &StagingError{BuildpackCompileFailed, fmt.Sprintf("launch.yml of buildpack %s: %v", h.name, err)}
 		}
 		maps.Copy(d.Commands, l.commands)
 		d.Sidecars = mergeSidecars(d.Sidecars, l.sidecars)
 	}
-	if text, ok := told[procfileName]; ok {
+	if text, ok := results[procfileName]; ok {
 		if len(text) > maxProcfile {
-			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
+			return &ProcfileError{Reason: fmt.Sprintf("must be a regular file of at most %s", archive.Size(maxProcfile))}
 		}
 		commands, err := parseProcfile([]byte(text))
 		if err != nil {
@@ -64,11 +64,11 @@ func describe(t stagedFiles, told map[string]string) error {
 	return nil
 }
 
-// foundPack returns the buildpack that detected the app.
-func foundPack(packs []chosen, told map[string]string) ([]chosen, error) {
-	n, err := strconv.Atoi(strings.TrimSpace(told["used"]))
+// detectedPack returns the buildpack that detected the app.
+func detectedPack(packs []chosen, results map[string]string) ([]chosen, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(results["used"]))
 	if err != nil || n < 0 || n >= len(packs) {
-		return nil, fmt.Errorf("cannot tell which buildpack was used: %q", told["used"])
+		return nil, fmt.Errorf("cannot find the buildpack that detected the app: %q", results["used"])
 	}
 	return packs[n : n+1], nil
 }
@@ -87,12 +87,12 @@ func parseRelease(text string) (map[string]string, error) {
 		Types map[string]string `json:"default_process_types"`
 	}
 	if err := decodeYAML([]byte(text), &r); err != nil {
-		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: what bin/release printed cannot be read: " + err.Error()}
+		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: cannot parse the output of bin/release: " + err.Error()}
 	}
 	out := map[string]string{}
 	for kind, command := range r.Types {
 		if !processType.MatchString(kind) {
-			return nil, &StagingError{BuildpackReleaseFailed, fmt.Sprintf("App staging failed in the buildpack release phase: %q is no process type", kind)}
+			return nil, &StagingError{BuildpackReleaseFailed, fmt.Sprintf("App staging failed in the buildpack release phase: %q is not a valid process type", kind)}
 		}
 		if command = strings.TrimSpace(command); command != "" {
 			out[kind] = command
@@ -114,7 +114,7 @@ func decodeYAML(text []byte, into any) error {
 	}
 	err = json.Unmarshal(raw, into)
 	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s must not be a %s", bad.Field, bad.Value)
+		return fmt.Errorf("%s has the wrong type %s", bad.Field, bad.Value)
 	}
 	return err
 }
@@ -156,13 +156,13 @@ func parseLaunch(text string) (launched, error) {
 		case p.Limits.Memory < 0:
 			return out, fmt.Errorf("%s.limits.memory must not be negative", where)
 		case len(for_) == 0 && !processType.MatchString(p.Type):
-			return out, fmt.Errorf("%s.type: %q is no process type", where, p.Type)
+			return out, fmt.Errorf("%s.type: %q is not a valid process type", where, p.Type)
 		case len(for_) == 0:
 			out.commands[p.Type] = command
 		case strings.TrimSpace(p.Type) == "":
 			return out, fmt.Errorf("%s.type must name the sidecar", where)
 		case slices.ContainsFunc(for_, func(s string) bool { return !processType.MatchString(s) }):
-			return out, fmt.Errorf("%s.platforms.cloudfoundry.sidecar_for must be process types, not %q", where, for_)
+			return out, fmt.Errorf("%s.platforms.cloudfoundry.sidecar_for: %q is not a valid process type", where, for_)
 		default:
 			s := FoundSidecar{Name: p.Type, Command: command, ProcessTypes: for_, MemoryMB: p.Limits.Memory}
 			out.sidecars = mergeSidecars(out.sidecars, []FoundSidecar{s})
@@ -191,9 +191,9 @@ func detectedOf(d Droplet) string {
 	return cmp.Or(last.Detected, last.Name)
 }
 
-// sayCommands reports the process types with commands in a droplet. A droplet without
+// logCommands reports the process types with commands in a droplet. A droplet without
 // commands is not an error, because the app can have its own.
-func sayCommands(say func(app, line string), app string, commands map[string]string) {
+func logCommands(say func(app, line string), app string, commands map[string]string) {
 	if len(commands) > 0 {
 		say(app, "Process types: "+strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}

@@ -130,11 +130,11 @@ func (p *Packages) Sweep() error { return p.pool.Sweep(p.named) }
 func (p *Packages) Create(app string) (Package, error) {
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageBits, State: PackageAwaiting, CreatedAt: now, UpdatedAt: now}
-	return k, p.keepNew(k)
+	return k, p.storeNew(k)
 }
 
-// keepNew stores a new package, and deletes surplus packages of the app.
-func (p *Packages) keepNew(k Package) error {
+// storeNew stores a new package, and deletes surplus packages of the app.
+func (p *Packages) storeNew(k Package) error {
 	if err := p.packages.Put(k.GUID, k); err != nil {
 		return fmt.Errorf("cannot create package: %w", err)
 	}
@@ -231,8 +231,8 @@ func (p *Packages) now(k Package) Package {
 	return k
 }
 
-// Forget deletes the packages of an app.
-func (p *Packages) Forget(app string) error {
+// DeleteApp deletes the packages of an app.
+func (p *Packages) DeleteApp(app string) error {
 	all, err := p.OfApp(app)
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func (p *Packages) Upload(ctx context.Context, guid string, matched []pool.Resou
 	}
 	defer p.end(guid)
 	if err := p.Space(); err != nil {
-		return Package{}, fmt.Errorf("cannot take in package %s: %w", guid, err)
+		return Package{}, fmt.Errorf("cannot store package %s: %w", guid, err)
 	}
 	bits, err := pool.ReadUpload(matched, zip, size, p.o.limits())
 	if err != nil {
@@ -336,7 +336,7 @@ func (p *Packages) end(guid string) {
 func (p *Packages) refused(guid string, err error) error {
 	var bad *pool.Error
 	if !errors.As(err, &bad) {
-		return fmt.Errorf("cannot take in package %s: %w", guid, err)
+		return fmt.Errorf("cannot store package %s: %w", guid, err)
 	}
 	_, storing := p.change(guid, func(k *Package) { k.State, k.Error = PackageFailed, bad.Error() })
 	return errors.Join(err, storing)
@@ -352,7 +352,7 @@ func (p *Packages) change(guid string, fn func(k *Package)) (Package, error) {
 		return k, fmt.Errorf("package %s: %w", guid, ErrNotFound) // deleted since
 	}
 	if err != nil {
-		return k, fmt.Errorf("cannot keep package %s: %w", guid, err)
+		return k, fmt.Errorf("cannot store package %s: %w", guid, err)
 	}
 	return k, nil
 }
@@ -361,13 +361,13 @@ func (p *Packages) change(guid string, fn func(k *Package)) (Package, error) {
 func (p *Packages) Space() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.o.Dir, &st); err != nil {
-		return fmt.Errorf("cannot ask how full the disk is: %w", err)
+		return fmt.Errorf("cannot read the free disk space: %w", err)
 	}
 	free := int64(st.Bavail) * st.Bsize
 	if free >= p.o.MinFree {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has %s free, pushes need %s: remove something there", ErrNoSpace, p.o.Dir, archive.Size(free), archive.Size(p.o.MinFree))
+	return fmt.Errorf("%w: %s has %s free, but a push needs %s: free disk space", ErrNoSpace, p.o.Dir, archive.Size(free), archive.Size(p.o.MinFree))
 }
 
 // open opens the tar of a tree for reading, and protects it from collection.

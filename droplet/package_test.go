@@ -104,7 +104,7 @@ func list(t testing.TB, p *Packages, sha string) []string {
 
 // Uploads that differ only in order, times, missing folders and modes of folders give
 // one tree. It is sorted, and named after its bytes.
-func TestUploadMakesOneTreeOfEqualFiles(t *testing.T) {
+func TestUploadStoresEqualFilesOnce(t *testing.T) {
 	p := newPackages(t)
 	first := mustUpload(t, p, nil, zipOf(t,
 		member{name: "run.sh", text: "echo", mode: 0o755},
@@ -242,15 +242,15 @@ func TestUploadRefuses(t *testing.T) {
 		"twice, not as it looks":   {nil, []member{{name: "a/b", text: "1"}, {name: "a/./b", text: "2"}}, "a/./b", "twice"},
 		"twice by a match":         {[]pool.Resource{resource("a", "644", "1")}, []member{{name: "a", text: "1"}}, "a", "twice"},
 		"file and folder":          {nil, []member{{name: "a", text: "1"}, {name: "a/", mode: fs.ModeDir | 0o755}}, "a/", "twice"},
-		"file below a file":        {nil, []member{{name: "a", text: "1"}, {name: "a/b", text: "1"}}, "a/b", `below "a"`},
-		"file in place of parents": {nil, []member{{name: "a/b", text: "1"}, {name: "a", text: "1"}}, "a", "below it"},
-		"through a link":           {nil, []member{ok, {name: "l", link: "ok"}, {name: "l/x", text: "x"}}, "l/x", `below "l"`},
-		"link in place of parents": {nil, []member{{name: "l/x", text: "x"}, {name: "l", link: "."}}, "l", "below it"},
-		"link up":                  {nil, []member{{name: "l", link: "../x"}}, "l", "out of the app"},
-		"link deep up":             {nil, []member{{name: "a/b/l", link: "../../../x"}}, "a/b/l", "out of the app"},
-		"link down and up":         {nil, []member{{name: "l", link: "a/../../x"}}, "l", "out of the app"},
+		"file below a file":        {nil, []member{{name: "a", text: "1"}, {name: "a/b", text: "1"}}, "a/b", `inside "a"`},
+		"file in place of parents": {nil, []member{{name: "a/b", text: "1"}, {name: "a", text: "1"}}, "a", "inside it"},
+		"through a link":           {nil, []member{ok, {name: "l", link: "ok"}, {name: "l/x", text: "x"}}, "l/x", `inside "l"`},
+		"link in place of parents": {nil, []member{{name: "l/x", text: "x"}, {name: "l", link: "."}}, "l", "inside it"},
+		"link up":                  {nil, []member{{name: "l", link: "../x"}}, "l", "outside the app"},
+		"link deep up":             {nil, []member{{name: "a/b/l", link: "../../../x"}}, "a/b/l", "outside the app"},
+		"link down and up":         {nil, []member{{name: "l", link: "a/../../x"}}, "l", "outside the app"},
 		"link absolute":            {nil, []member{{name: "l", link: "/etc/passwd"}}, "l", `"/etc/passwd"`},
-		"link by way of a link":    {nil, []member{{name: "a/b/back", link: ".."}, {name: "a/l", link: "b/back/../.."}}, "a/l", "out of the app"},
+		"link by way of a link":    {nil, []member{{name: "a/b/back", link: ".."}, {name: "a/l", link: "b/back/../.."}}, "a/l", "outside the app"},
 		"link with a zero byte":    {nil, []member{{name: "l", link: "a\x00b"}}, "l", "zero byte"},
 		"link to far too much":     {nil, []member{{name: "l", link: strings.Repeat("x", 5000)}}, "l", "5000 bytes"},
 		"link to nothing":          {nil, []member{{name: "l", mode: fs.ModeSymlink | 0o777}}, "l", "0 bytes"},
@@ -265,7 +265,7 @@ func TestUploadRefuses(t *testing.T) {
 		"too many folders":    {nil, []member{{name: strings.Repeat("d/", 60) + "f", text: "x"}}, "", "more than 50 entries"},
 		"match that is not":   {[]pool.Resource{resource("gone", "644", "gone")}, nil, "gone", "push again"},
 		"bad mode":            {[]pool.Resource{resource("m", "rwx", "x")}, nil, "m", "octal"},
-		"bad sum":             {[]pool.Resource{{Path: "m", SHA1: "abc", Size: 3}}, nil, "m", "not a sha1"},
+		"bad sum":             {[]pool.Resource{{Path: "m", SHA1: "abc", Size: 3}}, nil, "m", "not a SHA-1 checksum"},
 		"negative size":       {[]pool.Resource{{Path: "m", SHA1: resource("", "", "x").SHA1, Size: -1}}, nil, "m", "negative"},
 		"match that is a dir": {[]pool.Resource{resource("m/", "755", "x")}, nil, "m/", "folder"},
 	} {
@@ -279,14 +279,14 @@ func TestUploadRefuses(t *testing.T) {
 			if !errors.As(err, &bad) || bad.Entry != tt.entry || !strings.Contains(bad.Reason, tt.reason) {
 				t.Fatalf("Upload = %v, %v, want an error about %q with %q", k, err, tt.entry, tt.reason)
 			}
-			checkNothingKept(t, p, name, bad.Error())
+			checkNothingStored(t, p, name, bad.Error())
 		})
 	}
 }
 
-// checkNothingKept checks the app's only package after a refused upload, and returns
+// checkNothingStored checks the app's only package after a refused upload, and returns
 // it.
-func checkNothingKept(t *testing.T, p *Packages, app, reason string) Package {
+func checkNothingStored(t *testing.T, p *Packages, app, reason string) Package {
 	t.Helper()
 	if got := files(t, p.o.Dir); len(got) != 0 {
 		t.Errorf("left over: %v", got)
@@ -547,7 +547,7 @@ func TestSurplusPackages(t *testing.T) {
 }
 
 // Old trees are removed, but not while a client uploads the rest of matched files.
-func TestTreesGoWithTheirPackages(t *testing.T) {
+func TestTreesAreRemovedWithPackages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPackages(t)
 		var all []Package
@@ -585,7 +585,7 @@ func TestTreesGoWithTheirPackages(t *testing.T) {
 		if _, err := os.Stat(p.pool.Tar(all[0].SHA256)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the tree of the oldest package is kept: %v", err)
 		}
-		if err := p.Forget("a"); err != nil {
+		if err := p.DeleteApp("a"); err != nil {
 			t.Fatal(err)
 		}
 		if got := files(t, p.o.Dir); len(got) != 0 {
@@ -598,12 +598,12 @@ func TestUploadRefusesToFillTheDisk(t *testing.T) {
 	p := newPackages(t)
 	p.o.MinFree = 1 << 60
 	_, err := upload(t, p, nil, zipOf(t, member{name: "a", text: "x"}))
-	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "pushes need 1048576T") {
+	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "a push needs 1048576T") {
 		t.Errorf("error = %v, want ErrNoSpace with the figure", err)
 	}
 }
 
-func TestInBytes(t *testing.T) {
+func TestSize(t *testing.T) {
 	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1K", 1536: "1.5K", 1 << 30: "1G", 12_900_000: "12.3M", 1 << 60: "1048576T"} {
 		if got := archive.Size(n); got != want {
 			t.Errorf("inBytes(%d) = %s, want %s", n, got, want)
@@ -612,7 +612,7 @@ func TestInBytes(t *testing.T) {
 }
 
 // The directory of a zip can contain false values about an entry.
-func TestUploadRefusesLies(t *testing.T) {
+func TestUploadRefusesFalseHeaders(t *testing.T) {
 	const (
 		flags, method, crc, size = 8, 10, 16, 24 // offsets in a header of the directory
 	)
@@ -621,7 +621,7 @@ func TestUploadRefusesLies(t *testing.T) {
 		reason string
 	}{
 		"longer than said":  {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 3) }, "damaged"},
-		"shorter than said": {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 4000) }, "cut off"},
+		"shorter than said": {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 4000) }, "incomplete"},
 		"said to be huge":   {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 0xfffffff0) }, "64K"},
 		"other checksum":    {func(h []byte) { h[crc]++ }, "damaged"},
 		"encrypted":         {func(h []byte) { h[flags] |= 1 }, "encrypted"},
@@ -636,7 +636,7 @@ func TestUploadRefusesLies(t *testing.T) {
 			if !errors.As(err, &bad) || bad.Entry != "lie" || !strings.Contains(bad.Reason, tt.reason) {
 				t.Fatalf("error = %v, want one about the lie with %q", err, tt.reason)
 			}
-			k := checkNothingKept(t, p, "a", bad.Error())
+			k := checkNothingStored(t, p, "a", bad.Error())
 			// The upload to the same package can be repeated.
 			good := zipOf(t, member{name: "ok", text: "ok"})
 			k, err = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(good), int64(len(good)))

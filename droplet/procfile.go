@@ -55,7 +55,7 @@ func readProcfile(f io.ReadSeeker) (map[string]string, error) {
 			continue
 		}
 		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
-			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
+			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a regular file of at most %s", archive.Size(maxProcfile))}
 		}
 		raw, err := io.ReadAll(tr)
 		if err != nil {
@@ -70,7 +70,7 @@ func readProcfile(f io.ReadSeeker) (map[string]string, error) {
 func parseProcfile(raw []byte) (map[string]string, error) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
-		return nil, &ProcfileError{Reason: "is not text"}
+		return nil, &ProcfileError{Reason: "is not a text file"}
 	}
 	commands := map[string]string{}
 	n := 0
@@ -85,7 +85,7 @@ func parseProcfile(raw []byte) (map[string]string, error) {
 			return nil, &ProcfileError{n, fmt.Sprintf("%q is not of the form `type: command`, such as `web: ./server`", line)}
 		}
 		if _, twice := commands[name]; twice {
-			return nil, &ProcfileError{n, fmt.Sprintf("process type '%s' is there twice", name)}
+			return nil, &ProcfileError{n, fmt.Sprintf("process type '%s' occurs twice", name)}
 		}
 		command = unquote(strings.TrimSpace(command))
 		if command == "" || command == "|" || command == ">" {

@@ -47,9 +47,9 @@ func TestParseProcfileRefuses(t *testing.T) {
 		"no command":   {"# x\nweb:  ", 2, "'web' has no command"},
 		"empty quotes": {`web: ""`, 1, "'web' has no command"},
 		"block":        {"web: |\n  a", 1, "same line"},
-		"twice":        {"web: a\nweb: b", 2, "'web' is there twice"},
-		"binary":       {"web: \xff", 0, "not text"},
-		"zero":         {"web: a\x00", 0, "not text"},
+		"twice":        {"web: a\nweb: b", 2, "'web' occurs twice"},
+		"binary":       {"web: \xff", 0, "is not a text file"},
+		"zero":         {"web: a\x00", 0, "is not a text file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseProcfile([]byte(tt.text))

@@ -13,7 +13,7 @@ type MemoryError struct{ Sidecar, Process string }
 
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("sidecar '%s' of process '%s' has no memory value: set applications[].sidecars[].memory in the manifest, such as 64MB, "+
-		"because a Java app, or one with a buildpack of its own, takes all memory that no sidecar has reserved", e.Sidecar, e.Process)
+		"because a Java app or an app with a custom buildpack uses all memory that is not reserved by sidecars", e.Sidecar, e.Process)
 }
 
 // CommandError says that a process has no start command.

@@ -24,7 +24,7 @@ type buildQueue struct {
 	wake     chan struct{} // wakes Run, because there can be a build to stage
 
 	mu      sync.Mutex
-	running map[string]underWay // by build, guarded by mu
+	running map[string]runningBuild // by build, guarded by mu
 }
 
 // wakeRun makes Run check for builds to stage.
@@ -39,12 +39,12 @@ func (q *buildQueue) wakeRun() {
 // finish. If ctx interrupts a build, the next daemon stages it again. Run returns an
 // error only if the store cannot be used.
 func (b *Builds) Run(ctx context.Context) error {
-	if err := errors.Join(b.collectImages(), b.sweepCache(), b.collectFolders()); err != nil {
+	if err := errors.Join(b.collectImages(), b.sweepCaches(), b.collectFolders()); err != nil {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if b.o.Kept != nil && b.o.Kept.KeepsImages() {
-		g.Go(func() error { return b.o.Kept.Run(ctx) })
+	if b.o.StackStore != nil && b.o.StackStore.StoresImages() {
+		g.Go(func() error { return b.o.StackStore.Run(ctx) })
 	}
 	for ctx.Err() == nil {
 		if err := b.startAll(ctx, g); err != nil {
@@ -74,8 +74,8 @@ func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// underWay is a build that is being staged.
-type underWay struct {
+// runningBuild is a build that is being staged.
+type runningBuild struct {
 	app    string
 	cancel context.CancelCauseFunc
 }
@@ -104,7 +104,7 @@ func (q *buildQueue) next(ctx context.Context) (w Build, own context.Context, er
 	}
 	w = slices.MinFunc(todo, oldestBuild)
 	own, cancel := context.WithCancelCause(ctx)
-	q.running[w.GUID] = underWay{w.App, cancel}
+	q.running[w.GUID] = runningBuild{w.App, cancel}
 	return w, own, nil
 }
 
@@ -130,7 +130,7 @@ func (q *buildQueue) Apps() []string {
 	return out
 }
 
-var errForgotten = errors.New("the app is gone")
+var errAppDeleted = errors.New("the app was deleted")
 
 // cancel stops the staging of an app.
 func (q *buildQueue) cancel(app string) {
@@ -138,7 +138,7 @@ func (q *buildQueue) cancel(app string) {
 	defer q.mu.Unlock()
 	for _, u := range q.running {
 		if u.app == app {
-			u.cancel(errForgotten)
+			u.cancel(errAppDeleted)
 		}
 	}
 }
@@ -146,12 +146,12 @@ func (q *buildQueue) cancel(app string) {
 // run stages one build and stores the result.
 func (b *Builds) run(ctx context.Context, w Build) error {
 	d, err := b.stage(ctx, w)
-	if b.o.Kept != nil {
-		defer b.o.Kept.ReleaseImage(w.GUID) // by then a droplet uses it, or none ever will
+	if b.o.StackStore != nil {
+		defer b.o.StackStore.ReleaseImage(w.GUID) // by then a droplet uses it, or none ever will
 	}
-	gone := errors.Is(context.Cause(ctx), errForgotten)
+	gone := errors.Is(context.Cause(ctx), errAppDeleted)
 	if ctx.Err() != nil && !gone {
-		b.o.Logger.Info("interrupted a staging: the next dewd stages the app again", "app", w.App, "build", w.GUID)
+		b.o.Logger.Info("staging interrupted: dewd stages the app again after its next start", "app", w.App, "build", w.GUID)
 		return nil
 	}
 	if err == nil {
@@ -159,9 +159,9 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	} else {
 		b.droplets.releaseImage(d.Image)
 	}
-	defer b.tidy(w.App)
+	defer b.cleanUp(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) {
-		return b.forgetCache(w.App) // its app was deleted since
+		return b.deleteCache(w.App) // its app was deleted since
 	}
 	if err != nil {
 		return b.failed(w, err)
@@ -174,7 +174,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	k, err := b.packages.Get(w.Package)
 	if errors.Is(err, ErrNotFound) {
-		return Droplet{}, errors.New("its package is gone: push the app again")
+		return Droplet{}, errors.New("the package was deleted: push the app again")
 	}
 	if err != nil {
 		return Droplet{}, err
@@ -190,7 +190,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	if err != nil {
 		return Droplet{}, err
 	}
-	sayStaging(b.o.Say, w, k, st)
+	logStaging(b.o.Say, w, k, st)
 	if err := b.packages.Space(); err != nil {
 		return Droplet{}, err
 	}
@@ -200,12 +200,12 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	return b.stageWith(ctx, w, k, st, packs)
 }
 
-// Kept returns the stacks of builds: at least the machine's own.
-func (b *Builds) Kept() *stack.Stacks {
-	if b.o.Kept == nil {
+// StackStore returns the stacks of builds: at least the machine's own.
+func (b *Builds) StackStore() *stack.Stacks {
+	if b.o.StackStore == nil {
 		return stack.New(stack.HostOptions{})
 	}
-	return b.o.Kept
+	return b.o.StackStore
 }
 
 // Limits returns the limits of one staging, in MB.
@@ -226,7 +226,7 @@ func (b *Builds) choose(w Build, st stack.Stack) ([]chosen, error) {
 	}
 	for _, name := range w.Buildpacks {
 		if name != BinaryBuildpack && name != "binary" {
-			return nil, &BuildpackError{Name: WithoutSecret(name), Reason: "nothing runs buildpacks"}
+			return nil, &BuildpackError{Name: WithoutSecret(name), Reason: "this dewd does not run buildpacks"}
 		}
 	}
 	return asPushed(), nil

@@ -8,7 +8,7 @@ import (
 
 // A build that finishes while the queue looks for the next one is not staged again.
 func TestEachBuildIsStagedOnce(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		const all = 20
 		k := y.push("a", member{name: "x", text: "x"})
 		for range all {
@@ -17,7 +17,7 @@ func TestEachBuildIsStagedOnce(t *testing.T) {
 		y.run()
 		synctest.Wait()
 		begun := 0
-		for _, line := range y.said() {
+		for _, line := range y.loggedLines() {
 			if strings.Contains(line, "Staging package") {
 				begun++
 			}

@@ -50,7 +50,7 @@ type scriptRun struct {
 func runScript(t *testing.T, path string, files map[string]string, buildpacks ...string) scriptRun {
 	t.Helper()
 	top := t.TempDir()
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.withBuilder(&fakeBuilder{})
 		packs, err := y.builds.o.Catalog.choose(buildpacks, stack.Stack{Name: "host"}, y.builds.packages)
 		if err != nil {
@@ -81,11 +81,11 @@ func runScript(t *testing.T, path string, files map[string]string, buildpacks ..
 		t.Fatal(err)
 	}
 	run := scriptRun{code: c.ProcessState.ExitCode(), stderr: stderr.String(), result: map[string]string{}}
-	told, err := filepath.Glob(filepath.Join(top, "result", "*"))
+	results, err := filepath.Glob(filepath.Join(top, "result", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range told {
+	for _, name := range results {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func writeFile(t *testing.T, name, text string) {
 }
 
 // A buildpack reports a missing program once, and prints nothing else.
-func TestScriptLacksTools(t *testing.T) {
+func TestScriptNamesMissingTools(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		tools map[string]string

@@ -82,9 +82,9 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
 		t := stagedFiles{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d}
 		if code == 0 {
-			return b.take(ctx, t)
+			return b.createDroplet(ctx, t)
 		}
-		return b.whyFailed(ctx, t, failedScript{bits: f, stack: st, began: began})
+		return b.scriptError(ctx, t, failedScript{bits: f, stack: st, began: began})
 	})
 	return d, err
 }
@@ -127,17 +127,17 @@ type stagedFiles struct {
 	droplet *Droplet
 }
 
-// take creates the droplet from the result of the buildpacks.
-func (b *Builds) take(ctx context.Context, t stagedFiles) error {
-	told, err := readResult(ctx, t.files)
+// createDroplet creates the droplet from the result of the buildpacks.
+func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
+	results, err := readResult(ctx, t.files)
 	if err != nil {
 		return err
 	}
 	d := t.droplet
-	if err := describe(t, told); err != nil {
+	if err := describe(t, results); err != nil {
 		return err
 	}
-	sayCommands(b.o.Say, d.App, d.Commands)
+	logCommands(b.o.Say, d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
@@ -145,10 +145,10 @@ func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
 		return err
 	}
-	b.o.Say(d.App, fmt.Sprintf("Made image %.12s", d.Image))
-	if err := b.keepCache(ctx, d.App, t.files); err != nil {
+	b.o.Say(d.App, fmt.Sprintf("Created image %.12s", d.Image))
+	if err := b.storeCache(ctx, d.App, t.files); err != nil {
 		// Not an error: at worst, the next staging runs without a cache, like the first.
-		b.o.Say(d.App, "The build cache is not kept: "+err.Error())
+		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
 	}
 	return nil
 }
@@ -170,23 +170,23 @@ func readResult(ctx context.Context, files Files) (map[string]string, error) {
 	if err := files.Pack(ctx, &raw, p); err != nil {
 		return nil, err
 	}
-	told := map[string]string{}
+	results := map[string]string{}
 	for tr := tar.NewReader(&raw); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return told, nil
+			return results, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read what the buildpacks told: %w", err)
+			return nil, fmt.Errorf("cannot read the results of the buildpacks: %w", err)
 		}
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
 		b, err := io.ReadAll(tr)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read what the buildpacks told: %w", err)
+			return nil, fmt.Errorf("cannot read the results of the buildpacks: %w", err)
 		}
-		told[path.Clean(h.Name)] = string(b)
+		results[path.Clean(h.Name)] = string(b)
 	}
 }
 
@@ -197,14 +197,14 @@ type failedScript struct {
 	began time.Time
 }
 
-// whyFailed returns the error of a build whose script failed. It starts with the words
+// scriptError returns the error of a build whose script failed. It starts with the words
 // of Cloud Foundry and ends with the cause.
-func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) error {
-	told, err := readResult(ctx, t.files)
+func (b *Builds) scriptError(ctx context.Context, t stagedFiles, f failedScript) error {
+	results, err := readResult(ctx, t.files)
 	if err != nil {
 		return err
 	}
-	why := strings.TrimSpace(told["failed"])
+	why := strings.TrimSpace(results["failed"])
 	switch t.code {
 	case codeNoApp:
 		hint, err := undetected(f.bits)
@@ -213,22 +213,22 @@ func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) e
 		}
 		return &StagingError{NoAppDetected, "An app was not successfully detected by any available buildpack: " + hint}
 	case codeNoCompile:
-		return &StagingError{BuildpackCompileFailed, "App staging failed in the buildpack compile phase: " + b.cause(t, told, f, why)}
+		return &StagingError{BuildpackCompileFailed, "App staging failed in the buildpack compile phase: " + b.cause(t, results, f, why)}
 	case codeNoRelease:
-		return &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: " + b.cause(t, told, f, why)}
+		return &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: " + b.cause(t, results, f, why)}
 	case codeNoBuildpack:
 		return &StagingError{BuildpackCompileFailed, "App staging failed: " + why}
 	}
-	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks were ended with status %d", t.code)}
+	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks exited with status %d", t.code)}
 }
 
 // cause returns why a buildpack failed: a missing program, the reason of a built-in
 // buildpack, the error that its tools printed, or the exit status of the script.
-func (b *Builds) cause(t stagedFiles, told map[string]string, f failedScript, ended string) string {
-	if missing := told["missing"]; missing != "" {
+func (b *Builds) cause(t stagedFiles, results map[string]string, f failedScript, ended string) string {
+	if missing := results["missing"]; missing != "" {
 		return b.missingTool(missing, f.stack)
 	}
-	if reason := shortenCause(cleanLine(told["reason"])); reason != "" {
+	if reason := shortenCause(cleanLine(results["reason"])); reason != "" {
 		return reason
 	}
 	return cmp.Or(causeOf(b.o.Printed(t.droplet.App, f.began)), ended)
@@ -254,13 +254,13 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 		return "", bad // error of the packing
 	}
 	if bad, ok := errors.AsType[*archive.Error](err); ok {
-		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
+		return "", &StagingError{StagingFailed, "cannot use the output of the buildpacks: " + bad.Error()}
 	}
 	return sha, err
 }
 
-// sweepCache removes incomplete caches of a killed daemon, and caches of deleted apps.
-func (b *Builds) sweepCache() error {
+// sweepCaches removes incomplete caches of a killed daemon, and caches of deleted apps.
+func (b *Builds) sweepCaches() error {
 	if b.cacheDir == "" {
 		return nil
 	}
@@ -276,7 +276,7 @@ func (b *Builds) sweepCache() error {
 		droplets, derr := b.droplets.OfApp(app)
 		err = errors.Join(err, berr, derr)
 		if berr == nil && derr == nil && len(builds)+len(droplets) == 0 {
-			err = errors.Join(err, b.forgetCache(app))
+			err = errors.Join(err, b.deleteCache(app))
 		}
 	}
 	return err

@@ -78,8 +78,8 @@ func (f *fakeBuilder) Pack(_ context.Context, w io.Writer, p Packing) error {
 	return out.Close()
 }
 
-// withBuilder adds a builder and a catalog to a yard.
-func (y *yard) withBuilder(f *fakeBuilder) {
+// withBuilder adds a builder and a catalog.
+func (y *testBuilds) withBuilder(f *fakeBuilder) {
 	y.t.Helper()
 	c, err := NewCatalog(y.db, CatalogOptions{Packages: PackageOptions{Dir: filepath.Join(y.dir, "buildpacks")}})
 	if err != nil {
@@ -90,7 +90,7 @@ func (y *yard) withBuilder(f *fakeBuilder) {
 }
 
 func TestStageWithBuildpacks(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{files: map[string]string{
 			"/tmp/app/server": "built", "/tmp/deps/1/lib/x": "x", "/tmp/profile.d/a.sh": "a", "/tmp/cache/kept": "for later",
 			"/tmp/result/release.yml":  "default_process_types: {web: ./release, clock: tick}",
@@ -132,7 +132,7 @@ func TestStageWithBuildpacks(t *testing.T) {
 		if len(f.staged) != 2 || len(f.staged[1].Layers) != 5 {
 			t.Errorf("with another variable: %d stagings, want one more, with the cache", len(f.staged))
 		}
-		if err := y.builds.Forget("a"); err != nil {
+		if err := y.builds.DeleteApp("a"); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(y.builds.cacheFile("a")); !os.IsNotExist(err) {
@@ -144,7 +144,7 @@ func TestStageWithBuildpacks(t *testing.T) {
 // The result of buildpacks depends on the app's cache, which its developers fill. Other
 // apps never get that result, and no app gets it after the caches were cleared.
 func TestStagedFilesStayWithTheirApp(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x", "/tmp/cache/x": "x"}}
 		y.withBuilder(f)
 		y.run()
@@ -175,8 +175,8 @@ func TestStagedFilesStayWithTheirApp(t *testing.T) {
 
 // A cache that a build stores while its app is deleted is removed as well, at the
 // latest by the next daemon.
-func TestCachesGoWithTheirApps(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestCachesAreRemovedWithApps(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x", "/tmp/cache/x": "x"}}
 		y.withBuilder(f)
 		stop := y.run()
@@ -196,7 +196,7 @@ func TestCachesGoWithTheirApps(t *testing.T) {
 }
 
 func TestStageDetects(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{files: map[string]string{
 			"/tmp/app/x": "x", "/tmp/result/detected": "ruby\n", "/tmp/result/used": "2\n", "/tmp/result/release.yml": "",
 		}}
@@ -242,7 +242,7 @@ func (f *slowPacker) Pack(ctx context.Context, w io.Writer, p Packing) error {
 // Packing always finishes before the container is removed, even if the files are
 // refused.
 func TestPackingEndsBeforeTheContainer(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &slowPacker{fakeBuilder: &fakeBuilder{files: map[string]string{"/tmp/app/.wh.x": "x"}}}
 		y.withBuilder(f.fakeBuilder)
 		y.builds.o.Builder = f
@@ -268,26 +268,26 @@ func TestStageFails(t *testing.T) {
 		{"release", &fakeBuilder{code: 224}, "BuildpackReleaseFailed - App staging failed in the buildpack release phase", nil},
 		{"fetch", &fakeBuilder{code: 225}, "BuildpackCompileFailed - App staging failed: no git", map[string]string{"/tmp/result/failed": "no git"}},
 		{"bomb", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": bomb()}},
-		{"killed", &fakeBuilder{code: 137}, "StagingError - the buildpacks were ended with status 137", nil},
+		{"killed", &fakeBuilder{code: 137}, "StagingError - the buildpacks exited with status 137", nil},
 		{"no YAML", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": "a: [b"}},
 		{"no process type", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": "default_process_types: {'a b': c}"}},
 		{"launch.yml", &fakeBuilder{}, "launch.yml of buildpack go_buildpack: processes[0] has no command", map[string]string{"/tmp/result/launch-0.yml": "processes: [{type: web}]"}},
 		{"Procfile", &fakeBuilder{}, "Procfile line 1", map[string]string{"/tmp/result/Procfile": "what"}},
 		{"long tale", &fakeBuilder{}, "too large", map[string]string{"/tmp/result/release.yml": strings.Repeat("x", maxResult+1)}},
-		{"bad image", &fakeBuilder{}, "cannot be run: image entry", map[string]string{"/tmp/app/.wh.x": "x"}},
+		{"bad image", &fakeBuilder{}, "cannot use the output of the buildpacks: image entry", map[string]string{"/tmp/app/.wh.x": "x"}},
 		{"too much", &fakeBuilder{}, "StagingError - its files are too large", map[string]string{"/tmp/app/huge": "!"}},
 		{"limits", &fakeBuilder{err: &StagingError{StagingFailed, "it took too long"}}, "StagingError - it took too long", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 				c.f.files = c.files
 				y.withBuilder(c.f)
 				y.run()
 				b := y.build(BuildRequest{Package: y.push("a", member{name: "x", text: "x"}).GUID, Buildpacks: []string{"go_buildpack"}})
-				if b.State != BuildFailed || !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "cannot take it in") {
+				if b.State != BuildFailed || !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "cannot read the image") {
 					t.Errorf("build = %s %q, want it failed with %q", b.State, b.Error, c.want)
 				}
-				if said := y.said(); !strings.Contains(said[len(said)-1], c.want) {
+				if said := y.loggedLines(); !strings.Contains(said[len(said)-1], c.want) {
 					t.Errorf("said %q", said)
 				}
 			})
@@ -298,7 +298,7 @@ func TestStageFails(t *testing.T) {
 // A build that a stopping daemon interrupts is staged again. A build whose app is
 // deleted stops, and others can start.
 func TestStageIsInterrupted(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{hold: make(chan struct{}), files: map[string]string{"/tmp/app/x": "x"}}
 		y.withBuilder(f)
 		stop := y.run()
@@ -312,7 +312,7 @@ func TestStageIsInterrupted(t *testing.T) {
 		if len(f.staged) != 2 {
 			t.Fatalf("%d stagings, want it begun again", len(f.staged))
 		}
-		if err := y.builds.Forget("a"); err != nil {
+		if err := y.builds.DeleteApp("a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -325,8 +325,8 @@ func TestStageIsInterrupted(t *testing.T) {
 }
 
 // Builds of different apps are staged at the same time, those of one app are not.
-func TestStageSideBySide(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+func TestStageInParallel(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		f := &fakeBuilder{hold: make(chan struct{}), files: map[string]string{"/tmp/app/x": "x"}}
 		y.withBuilder(f)
 		y.builds.parallel = 2

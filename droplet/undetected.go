@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 )
 
-// maxLooked is the maximum number of files that are examined for the hint.
-const maxLooked = 20_000
+// maxExamined is the maximum number of files that are examined for the hint.
+const maxExamined = 20_000
 
 // pushedFile is a file of a package that no buildpack detects.
 type pushedFile struct {
@@ -29,7 +29,7 @@ func undetected(bits io.ReadSeeker) (string, error) {
 	}
 	var files []pushedFile
 	tr := tar.NewReader(bits)
-	for len(files) < maxLooked {
+	for len(files) < maxExamined {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -49,14 +49,14 @@ func undetected(bits io.ReadSeeker) (string, error) {
 		}
 		files = append(files, f)
 	}
-	return whatToAdd(files), nil
+	return missingHint(files), nil
 }
 
-// asTheyAre is the hint for files that need no buildpack.
-const asTheyAre = "To run the files as they are, set `buildpacks: [" + BinaryBuildpack + "]`"
+// runAsIsHint is the hint for files that need no buildpack.
+const runAsIsHint = "To run the files as they are, set `buildpacks: [" + BinaryBuildpack + "]`"
 
-// whatToAdd returns what an app lacks for a buildpack to detect it.
-func whatToAdd(files []pushedFile) string {
+// missingHint returns what an app lacks for a buildpack to detect it.
+func missingHint(files []pushedFile) string {
 	top := topLevel(files)
 	for _, hint := range []func([]pushedFile) string{sourceHint, javaHint, programHint} {
 		if text := hint(top); text != "" {
@@ -66,7 +66,7 @@ func whatToAdd(files []pushedFile) string {
 	if text := folderHint(files); text != "" {
 		return text
 	}
-	return "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + asTheyAre
+	return "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + runAsIsHint
 }
 
 func topLevel(files []pushedFile) (top []pushedFile) {
@@ -147,12 +147,12 @@ func javaHint(top []pushedFile) string {
 func programHint(top []pushedFile) string {
 	for _, f := range top {
 		if f.elf {
-			return fmt.Sprintf("Found the program %[1]s. %[2]s and `command: ./%[1]s`", f.name, asTheyAre)
+			return fmt.Sprintf("Found the program %[1]s. %[2]s and `command: ./%[1]s`", f.name, runAsIsHint)
 		}
 	}
 	switch {
 	case has(top, procfileName):
-		return "Found a Procfile, but no file that says which language it is for. " + asTheyAre
+		return "Found a Procfile, but no file that shows the programming language. " + runAsIsHint
 	case has(top, "Dockerfile"):
 		return "Found a Dockerfile. dew runs images, but does not build them: build the image, push it to a registry, then run dew push NAME -o IMAGE"
 	}

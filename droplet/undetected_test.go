@@ -21,13 +21,13 @@ func TestUndetected(t *testing.T) {
 		"maven":   {[]member{{name: "pom.xml"}, {name: "src/App.java"}}, "Found pom.xml, but no jar. Build it first (mvn package), then push the jar: dew push NAME -p target/NAME.jar"},
 		"jar":     {[]member{{name: "lib.jar"}}, "Found lib.jar, but its manifest has no Main-Class."},
 		"program": {[]member{{name: "server", text: "\x7fELF...", mode: 0o755}}, "Found the program server. " + as + " and `command: ./server`"},
-		"script":  {[]member{{name: "Procfile", text: "web: ./x"}, {name: "x", text: "#!/bin/sh", mode: 0o755}}, "Found a Procfile, but no file that says which language it is for. " + as},
+		"script":  {[]member{{name: "Procfile", text: "web: ./x"}, {name: "x", text: "#!/bin/sh", mode: 0o755}}, "Found a Procfile, but no file that shows the programming language. " + as},
 		"image":   {[]member{{name: "Dockerfile"}}, "Found a Dockerfile. dew runs images, but does not build them"},
 		"folder":  {[]member{{name: "README.md"}, {name: "shop/package.json"}}, "Found shop/package.json. To push that folder, add -p shop to the command or set `path: shop`"},
 		"hidden":  {[]member{{name: ".app.py"}, {name: "notes.txt"}}, "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + as},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 				y.withBuilder(&fakeBuilder{code: codeNoApp})
 				y.run()
 				b := y.build(BuildRequest{Package: y.push("a", c.files...).GUID})

@@ -26,7 +26,7 @@ const (
 )
 
 // ErrHasImage says that a droplet already has its files.
-var ErrHasImage = errors.New("the droplet has its files already: create another one")
+var ErrHasImage = errors.New("the files of the droplet were already uploaded: create another droplet")
 
 // Await creates a droplet without files. Its commands override those in the files.
 func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error) {
@@ -63,7 +63,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	defer s.releaseImage(sha)
 	var info stagingFile
 	if err := decodeYAML(u.info, &info); err != nil {
-		return d, &archive.Error{Entry: archive.StagingInfo, Reason: "cannot be used: " + err.Error()}
+		return d, &archive.Error{Entry: archive.StagingInfo, Reason: "is not valid: " + err.Error()}
 	}
 	d.State, d.Image, d.UpdatedAt = "", sha, time.Now().UTC()
 	d.Commands = info.commands(d.Commands)
@@ -71,7 +71,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	if info.Buildpack != "" {
 		d.Buildpacks = []UsedBuildpack{{Name: info.Buildpack}}
 	}
-	return d, s.keep(d, func(tx *store.Tx) error {
+	return d, s.storeIn(d, func(tx *store.Tx) error {
 		now, err := s.droplets.With(tx).Get(guid) // it can be deleted by now
 		if err == nil && now.State != DropletAwaiting {
 			err = ErrHasImage // another caller was faster
@@ -106,7 +106,7 @@ type unpacker struct {
 func (u *unpacker) copy(to io.Writer, from io.Reader) error {
 	z, err := gzip.NewReader(from)
 	if err != nil {
-		return &archive.Error{Reason: "is not a compressed tar: " + err.Error()}
+		return &archive.Error{Reason: "is not a gzip-compressed tar archive: " + err.Error()}
 	}
 	in, out := tar.NewReader(z), tar.NewWriter(to)
 	for {
@@ -146,7 +146,7 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 	if name == archive.StagingInfo && h.Size <= maxResult {
 		raw, err := io.ReadAll(in)
 		if err != nil {
-			return &archive.Error{Reason: "is cut off: " + err.Error()}
+			return &archive.Error{Reason: "is incomplete: " + err.Error()}
 		}
 		u.info = raw
 		return archive.WriteAll(out, raw)

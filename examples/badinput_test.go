@@ -127,15 +127,15 @@ func TestBadManifests(t *testing.T) {
 				if r.code != statusFailed {
 					t.Errorf("dew %s: status %d, want %d\n%s", args, r.code, statusFailed, r.err)
 				}
-				told := fileLine.ReplaceAllString(r.err, "in the file, line $1:") // the daemon's form of the message
+				message := fileLine.ReplaceAllString(r.err, "in the file, line $1:") // the daemon's form of the message
 				for _, w := range append(tt.want, "in the file") {
-					if !strings.Contains(told, w) {
+					if !strings.Contains(message, w) {
 						t.Errorf("dew %s says %q, want %q in it", args, r.err, w)
 					}
 				}
 			}
 			for _, path := range []string{"/actions/apply_manifest", "/manifest_diff"} {
-				refused(t, bySocket(t, "POST", "/v3/spaces/"+space+path, "application/x-yaml", text), 422, tt.want...)
+				refused(t, socketRequest(t, "POST", "/v3/spaces/"+space+path, "application/x-yaml", text), 422, tt.want...)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestBadSidecars(t *testing.T) {
 		"as large as the app":   {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":1024}`, 422, "less than the memory of the process"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			refused(t, bySocket(t, "POST", sidecars, "application/json", tt.body), tt.status, tt.want)
+			refused(t, socketRequest(t, "POST", sidecars, "application/json", tt.body), tt.status, tt.want)
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestBadUploads(t *testing.T) {
 	guid := guidOf(t, name)
 	newPackage := func(t *testing.T) string {
 		t.Helper()
-		p := bySocket(t, "POST", "/v3/packages", "application/json", fmt.Sprintf(`{"type":"bits","relationships":{"app":{"data":{"guid":%q}}}}`, guid))
+		p := socketRequest(t, "POST", "/v3/packages", "application/json", fmt.Sprintf(`{"type":"bits","relationships":{"app":{"data":{"guid":%q}}}}`, guid))
 		var v struct{ GUID string }
 		if err := json.Unmarshal([]byte(p.body), &v); err != nil || p.status != 201 {
 			t.Fatalf("answer %d %s: %v", p.status, p.body, err)
@@ -237,10 +237,10 @@ func TestBadUploads(t *testing.T) {
 	}{
 		"zip slip":                 {zipped(t, "../../evil.txt", 0o644, "evil"), 0, 422, []string{"../../evil.txt", ".."}},
 		"absolute path":            {zipped(t, "/etc/evil.txt", 0o644, "evil"), 0, 422, []string{"/etc/evil.txt"}},
-		"link out of the tree":     {zipped(t, "link", fs.ModeSymlink|0o777, "../../../etc/passwd"), 0, 422, []string{"link", "../../../etc/passwd", "out of the app"}},
-		"absolute link":            {zipped(t, "link", fs.ModeSymlink|0o777, "/etc/passwd"), 0, 422, []string{"link", "/etc/passwd", "out of the app"}},
-		"no zip":                   {[]byte("PK, or not"), 0, 422, []string{"not a whole zip"}},
-		"half a zip":               {zipped(t, "second.txt", 0o644, "second")[:60], 0, 422, []string{"not a whole zip"}},
+		"link out of the tree":     {zipped(t, "link", fs.ModeSymlink|0o777, "../../../etc/passwd"), 0, 422, []string{"link", "../../../etc/passwd", "outside the app"}},
+		"absolute link":            {zipped(t, "link", fs.ModeSymlink|0o777, "/etc/passwd"), 0, 422, []string{"link", "/etc/passwd", "outside the app"}},
+		"no zip":                   {[]byte("PK, or not"), 0, 422, []string{"not a complete zip"}},
+		"half a zip":               {zipped(t, "second.txt", 0o644, "second")[:60], 0, 422, []string{"not a complete zip"}},
 		"form without its end":     {zipped(t, "second.txt", 0o644, "second"), 20, 400, []string{"the request body is incomplete"}},
 		"form cut within its file": {zipped(t, "second.txt", 0o644, "second"), 200, 400, []string{"the request body is incomplete"}},
 	} {
@@ -248,21 +248,21 @@ func TestBadUploads(t *testing.T) {
 			pkg := "/v3/packages/" + newPackage(t)
 			before := dew(t, "", "apps").out
 			contentType, body := form(t, tt.archive)
-			refused(t, bySocket(t, "POST", pkg+"/upload", contentType, body[:len(body)-tt.cut]), tt.status, tt.want...)
+			refused(t, socketRequest(t, "POST", pkg+"/upload", contentType, body[:len(body)-tt.cut]), tt.status, tt.want...)
 			if state := read[struct{ State string }](t, "curl", pkg).State; state == "READY" {
 				t.Error("the package is READY")
 			}
-			refused(t, bySocket(t, "POST", "/v3/builds", "application/json", fmt.Sprintf(`{"package":{"guid":%q}}`, filepath.Base(pkg))), 400, "not ready")
+			refused(t, socketRequest(t, "POST", "/v3/builds", "application/json", fmt.Sprintf(`{"package":{"guid":%q}}`, filepath.Base(pkg))), 400, "not ready")
 			if after := dew(t, "", "apps").out; after != before {
 				t.Errorf("dew apps says\n%s\nwant\n%s", after, before)
 			}
 		})
 	}
 	t.Run("over the limit", func(t *testing.T) {
-		refused(t, announce(t, "/v3/packages/"+newPackage(t)+"/upload", 1<<40), http.StatusRequestEntityTooLarge)
+		refused(t, sendHeadersOnly(t, "/v3/packages/"+newPackage(t)+"/upload", 1<<40), http.StatusRequestEntityTooLarge)
 	})
 	t.Run("no form", func(t *testing.T) {
-		refused(t, bySocket(t, "POST", "/v3/packages/"+newPackage(t)+"/upload", "application/zip", "PK"), 422, "multipart/form-data")
+		refused(t, socketRequest(t, "POST", "/v3/packages/"+newPackage(t)+"/upload", "application/zip", "PK"), 422, "multipart/form-data")
 	})
 	if v := read[struct{ Resources []struct{} }](t, "curl", "/v3/packages?states=READY&app_guids="+guid); len(v.Resources) != 0 {
 		t.Errorf("%d packages are ready, want none", len(v.Resources))
@@ -272,8 +272,8 @@ func TestBadUploads(t *testing.T) {
 	}
 }
 
-// announce sends the headers of a body that never comes, and reads the response.
-func announce(t *testing.T, path string, size int64) page {
+// sendHeadersOnly sends the headers of a body that never comes, and reads the response.
+func sendHeadersOnly(t *testing.T, path string, size int64) page {
 	t.Helper()
 	conn, err := net.Dial("unix", filepath.Join(dewd.run, "dew.sock"))
 	if err != nil {
@@ -348,7 +348,7 @@ func TestBadPushes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "slip.zip"), zipped(t, "../../evil.txt", 0o644, "evil"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"linked": `"../../secret", out of the app`, "slip.zip": `"../../evil.txt"`, "nowhere": "nowhere"} {
+	for path, want := range map[string]string{"linked": `"../../secret", which is outside the app`, "slip.zip": `"../../evil.txt"`, "nowhere": "nowhere"} {
 		r := dewd.dew(dir, "push", name, "--no-manifest", "--no-route", "-p", path)
 		if r.code != statusFailed || !strings.Contains(r.err, want) {
 			t.Errorf("dew push -p %s: status %d, %q; want status %d and %q", path, r.code, r.err, statusFailed, want)

@@ -304,9 +304,9 @@ func get(t *testing.T, host, path string) page {
 	return ask(t, http.DefaultTransport, req)
 }
 
-// bySocket sends a request to the daemon as dew does, with a body that dew would not
+// socketRequest sends a request to the daemon as dew does, with a body that dew would not
 // send.
-func bySocket(t *testing.T, method, path, contentType, body string) page {
+func socketRequest(t *testing.T, method, path, contentType, body string) page {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://dew"+path, strings.NewReader(body))
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"testing"
 )
 
-// stock is the stock cf client, logged in.
-type stock struct {
+// cfClient is the stock cf client, logged in.
+type cfClient struct {
 	t   *testing.T
 	bin string
 	dir string // working directory
 }
 
-func newStock(t *testing.T) *stock {
+func newCFClient(t *testing.T) *cfClient {
 	t.Helper()
 	bin := os.Getenv("CF_BIN")
 	if bin == "" {
@@ -30,7 +30,7 @@ func newStock(t *testing.T) *stock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stock{t: t, bin: bin}
+	s := &cfClient{t: t, bin: bin}
 	s.cf(0, "api", dewd.status.API)
 	s.cf(0, "auth", "admin", strings.TrimSpace(string(password)))
 	s.cf(0, "target", "-o", "local", "-s", "dev")
@@ -38,7 +38,7 @@ func newStock(t *testing.T) *stock {
 }
 
 // cf runs a command that must exit with a status, and returns its output.
-func (s *stock) cf(status int, args ...string) string {
+func (s *cfClient) cf(status int, args ...string) string {
 	s.t.Helper()
 	r := dewd.within(5*patience, s.dir, s.bin, args...)
 	if r.code != status {
@@ -47,12 +47,12 @@ func (s *stock) cf(status int, args ...string) string {
 	return r.out + r.err
 }
 
-// says waits until the output of a command matches.
-func (s *stock) says(pattern string, args ...string) {
+// outputMatches waits until the output of a command matches.
+func (s *cfClient) outputMatches(pattern string, args ...string) {
 	s.t.Helper()
-	wanted := regexp.MustCompile(pattern)
+	expression := regexp.MustCompile(pattern)
 	eventually(s.t, "cf "+strings.Join(args, " "), func() error {
-		if out := s.cf(0, args...); !wanted.MatchString(out) {
+		if out := s.cf(0, args...); !expression.MatchString(out) {
 			return fmt.Errorf("nothing matches %s:\n%s", pattern, out)
 		}
 		return nil
@@ -67,23 +67,23 @@ const killConfigServer = `for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != config
 // it.
 func TestCFSidecarSample(t *testing.T) {
 	const name = "config-sidecar"
-	s := newStock(t)
+	s := newCFClient(t)
 	s.dir = sample(t)
 	deleteLater(t, name)
 	s.cf(0, "create-app", name)
 	s.cf(0, "apply-manifest", "-f", "manifest.yml")
 	s.cf(0, "push", name)
-	answers(t, name)
+	waitForConfig(t, name)
 	old := running(t, name, "web", 1)[0]
 	// The instance stops, and the session with it. The status of the session is not
 	// defined.
 	dewd.within(patience, "", s.bin, "ssh", name, "-c", killConfigServer)
-	s.says(`\[API/0\] OUT App instance exited with guid `+guidOf(t, name)+` payload: \{"instance":"`+old+`","index":0,"cellid":"[^"]+","reason":"CRASHED",`+
+	s.outputMatches(`\[API/0\] OUT App instance exited with guid `+guidOf(t, name)+` payload: \{"instance":"`+old+`","index":0,"cellid":"[^"]+","reason":"CRASHED",`+
 		`"exitdescription":"APP/PROC/WEB/SIDECAR/CONFIG-SERVER: Exited with status 137","crashcount":1,"crashtimestamp":\d+,"version":"[^"]+"\}`, "logs", name, "--recent")
-	replaced(t, name, 0, old)
-	answers(t, name)
-	s.says(`\[APP/PROC/WEB/0\] OUT GET /config\n`, "logs", name, "--recent")
-	s.says(`\[APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0\] OUT GET /config/\n`, "logs", name, "--recent")
+	waitReplaced(t, name, 0, old)
+	waitForConfig(t, name)
+	s.outputMatches(`\[APP/PROC/WEB/0\] OUT GET /config\n`, "logs", name, "--recent")
+	s.outputMatches(`\[APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0\] OUT GET /config/\n`, "logs", name, "--recent")
 }
 
 // The Java app has the debug sidecar in its jar. A route to the sidecar's port works after
@@ -91,11 +91,11 @@ func TestCFSidecarSample(t *testing.T) {
 // not start.
 func TestCFDebugSidecar(t *testing.T) {
 	const name = "java-threaddump"
-	s := newStock(t)
+	s := newCFClient(t)
 	s.dir = threadDumpJar(t)
 	deleteLater(t, name)
 	s.cf(0, "push", name)
-	page200(t, name, "/", "hello from Java\n")
+	waitForPage(t, name, "/", "hello from Java\n")
 
 	var routes struct{ Resources []struct{ GUID string } }
 	if err := json.Unmarshal([]byte(s.cf(0, "curl", "/v3/routes?hosts="+name)), &routes); err != nil || len(routes.Resources) != 1 {
@@ -106,7 +106,7 @@ func TestCFDebugSidecar(t *testing.T) {
 	if out := s.cf(0, "curl", "-X", "PATCH", "/v3/routes/"+routes.Resources[0].GUID+"/destinations", "-d", body); !strings.Contains(out, `"port":8081`) {
 		t.Errorf("the destination is not as asked: %s", out)
 	}
-	page200(t, name, "/", "hello from Java\n") // until the restart nothing changes
+	waitForPage(t, name, "/", "hello from Java\n") // until the restart nothing changes
 	s.cf(0, "restart", name)
 	eventually(t, "the sidecar asks who is there", func() error {
 		if p := get(t, name, "/threaddump"); p.status != http.StatusUnauthorized {
@@ -114,27 +114,27 @@ func TestCFDebugSidecar(t *testing.T) {
 		}
 		return nil
 	})
-	if p := getAs(t, name, "/threaddump", "debug", s.madeUp(name)); p.status != http.StatusOK || !strings.Contains(p.body, "for a thread dump") {
+	if p := getAs(t, name, "/threaddump", "debug", s.generatedPassword(name)); p.status != http.StatusOK || !strings.Contains(p.body, "for a thread dump") {
 		t.Errorf("/threaddump answers %d %q", p.status, p.body)
 	}
-	s.says(`\[APP/PROC/WEB/0\] OUT Full thread dump`, "logs", name, "--recent")
+	s.outputMatches(`\[APP/PROC/WEB/0\] OUT Full thread dump`, "logs", name, "--recent")
 
 	const refused = "sidecar 'debug' of process 'web' has no memory value"
 	s.cf(0, "delete", name, "-f", "-r")
 	if out := s.cf(1, "push", "-f", "manifest-without-memory.yml"); !strings.Contains(out, refused) {
 		t.Errorf("the push does not say why:\n%s", out)
 	}
-	s.says(`\[API/0\] ERR `+refused, "logs", name, "--recent")
+	s.outputMatches(`\[API/0\] ERR `+refused, "logs", name, "--recent")
 }
 
-// madeUp returns the password that the sidecar logged last.
-func (s *stock) madeUp(app string) string {
+// generatedPassword returns the password that the sidecar logged last.
+func (s *cfClient) generatedPassword(app string) string {
 	s.t.Helper()
-	told := regexp.MustCompile(`user debug has the password (\S+)`).FindAllStringSubmatch(s.cf(0, "logs", app, "--recent"), -1)
-	if len(told) == 0 {
+	matches := regexp.MustCompile(`user debug has the password (\S+)`).FindAllStringSubmatch(s.cf(0, "logs", app, "--recent"), -1)
+	if len(matches) == 0 {
 		s.t.Fatal("the log does not tell the password")
 	}
-	return told[len(told)-1][1]
+	return matches[len(matches)-1][1]
 }
 
 // getAs requests a path of an app from the router, with a user and a password.
@@ -153,7 +153,7 @@ func getAs(t *testing.T, host, path, user, password string) page {
 // a restage it is in the app's environment.
 func TestCFDatabaseApp(t *testing.T) {
 	const name, db = "users-database", "db"
-	s := newStock(t)
+	s := newCFClient(t)
 	s.dir = program(t, name, "  env: {DB_CONNECTION: postgres, DB_PORT: 9}\n") // so that it starts before a service is bound
 	if out := s.cf(0, "marketplace"); !regexp.MustCompile(`(?m)^postgres +small, large `).MatchString(out) {
 		t.Errorf("the marketplace has no postgres:\n%s", out)
@@ -164,11 +164,11 @@ func TestCFDatabaseApp(t *testing.T) {
 	}
 	deleteLater(t, name)
 	s.cf(0, "push", name)
-	s.says(`status: +create succeeded`, "service", db)
+	s.outputMatches(`status: +create succeeded`, "service", db)
 	if out := s.cf(0, "bind-service", name, db); !strings.Contains(out, "cf restage "+name) {
 		t.Errorf("bind-service says %s", out)
 	}
-	wantTrouble(t, name, "/migrate") // the app does not have the credentials yet
+	wantErrorPage(t, name, "/migrate") // the app does not have the credentials yet
 	s.cf(0, "restage", name)
 	if p := usersPage(t, name, "/migrate"); p["migrated"] != true {
 		t.Errorf("/migrate answers %v", p)

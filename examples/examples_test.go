@@ -116,8 +116,8 @@ func running(t *testing.T, app, process string, count int) (ids []string) {
 	return ids
 }
 
-// replaced waits until another instance runs in place of an old one.
-func replaced(t *testing.T, app string, index int, old string) (id string) {
+// waitReplaced waits until another instance runs in place of an old one.
+func waitReplaced(t *testing.T, app string, index int, old string) (id string) {
 	t.Helper()
 	eventually(t, app+" runs again", func() error {
 		ids, err := instances(t, app, "web")
@@ -133,8 +133,8 @@ func replaced(t *testing.T, app string, index int, old string) (id string) {
 	return id
 }
 
-// answers waits until the app responds to /config with the sidecar's configuration.
-func answers(t *testing.T, host string) {
+// waitForConfig waits until the app responds to /config with the sidecar's configuration.
+func waitForConfig(t *testing.T, host string) {
 	t.Helper()
 	eventually(t, "/config of "+host, func() error {
 		if p := get(t, host, "/config"); p.status != 200 || p.body != wantConfig {
@@ -175,15 +175,15 @@ func TestPushWithSidecar(t *testing.T) {
 	deleteLater(t, name)
 	dew(t, dir, "apply-manifest", "-f", "manifest.yml")
 	dew(t, dir, "push", name)
-	answers(t, name)
+	waitForConfig(t, name)
 
 	old := running(t, name, "web", 1)[0]
 	r := dew(t, "", "kill", name, "--sidecar", "config-server")
 	if !strings.Contains(r.err, "SIGKILL") {
 		t.Errorf("dew kill says %q, want the signal's name", r.err)
 	}
-	now := replaced(t, name, 0, old)
-	answers(t, name)
+	now := waitReplaced(t, name, 0, old)
+	waitForConfig(t, name)
 
 	checkLines(t, name, old, now)
 	checkExitRecord(t, name, old)
@@ -323,8 +323,8 @@ func TestSidecarHasNoRoute(t *testing.T) {
 	}
 	deleteLater(t, name)
 	dew(t, dir, "push")
-	answers(t, name)
-	answers(t, "hidden")
+	waitForConfig(t, name)
+	waitForConfig(t, "hidden")
 	if p := get(t, name, "/config/"); p.status != 404 {
 		t.Errorf("the sidecar's own path answers %d %q, want the app's 404", p.status, p.body)
 	}
@@ -337,7 +337,7 @@ func TestSidecarHasNoRoute(t *testing.T) {
 	t.Cleanup(func() { dewd.dew("", "curl", "-X", "DELETE", route) }) // a route is not deleted with its app
 	dew(t, "", "curl", "-X", "PATCH", route+"/destinations", "-d", fmt.Sprintf(`{"destinations":[{"app":{"guid":%q,"process":{"type":"web"}},"port":8082}]}`, guidOf(t, name)))
 	dew(t, "", "restart", name)
-	answers(t, name)
+	waitForConfig(t, name)
 	eventually(t, "a route to the sidecar's port", func() error {
 		p := get(t, "hidden", "/config/")
 		if strings.Contains(p.body, "password") {
@@ -374,10 +374,10 @@ func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("processes %q, want %q", got, want)
 	}
-	bothAnswer(t, name)
+	waitForBothInstances(t, name)
 
 	dew(t, "", "kill", name, "--sidecar", "config server", "--instance", "1")
-	replaced(t, name, 1, web[1])
+	waitReplaced(t, name, 1, web[1])
 	if now := running(t, name, "web", 2); now[0] != web[0] {
 		t.Errorf("instance 0 is %s, want %s as before", now[0], web[0])
 	}
@@ -399,7 +399,7 @@ func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	if want := []string{"APP/PROC/WEB", "APP/PROC/WEB/SIDECAR/AGENT"}; !slices.Equal(ended, want) {
 		t.Errorf("with it ended %q, want %q", ended, want)
 	}
-	bothAnswer(t, name)
+	waitForBothInstances(t, name)
 
 	all := []string{"APP/PROC/WEB", "APP/PROC/WEB/SIDECAR/AGENT", "APP/PROC/WEB/SIDECAR/CONFIG SERVER", "APP/PROC/WORKER", "APP/PROC/WORKER/SIDECAR/AGENT"}
 	eventually(t, "lines of all processes", func() error { // a running process has possibly not printed yet
@@ -416,19 +416,19 @@ func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	})
 }
 
-// bothAnswer waits until both instances have responded, according to their log lines.
-func bothAnswer(t *testing.T, app string) {
+// waitForBothInstances waits until both instances have responded, according to their log lines.
+func waitForBothInstances(t *testing.T, app string) {
 	t.Helper()
 	ids := running(t, app, "web", 2)
 	eventually(t, "both instances answer", func() error {
-		answers(t, app)
-		asked := map[string]bool{}
+		waitForConfig(t, app)
+		responded := map[string]bool{}
 		for _, l := range logsOf(t, app) {
 			if l.Source == "APP/PROC/WEB/SIDECAR/CONFIG SERVER" && l.Text == "GET /config/" {
-				asked[l.Instance] = true
+				responded[l.Instance] = true
 			}
 		}
-		if !asked[ids[0]] || !asked[ids[1]] {
+		if !responded[ids[0]] || !responded[ids[1]] {
 			return errors.New("only one was asked")
 		}
 		return nil
@@ -462,7 +462,7 @@ func TestUnchangedPush(t *testing.T) {
 		d := read[struct{ Checksum struct{ Value string } }](t, "curl", "/v3/apps/"+guidOf(t, name)+"/droplets/current")
 		return r.err, d.Checksum.Value
 	}
-	says := func(talk string, want, not []string) {
+	wantOutput := func(talk string, want, not []string) {
 		t.Helper()
 		for _, w := range want {
 			if !strings.Contains(talk, w) {
@@ -477,10 +477,10 @@ func TestUnchangedPush(t *testing.T) {
 	}
 
 	talk, first := push()
-	says(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Made image " + first[:12]}, []string{"used again"})
+	wantOutput(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Created image " + first[:12]}, []string{"Nothing has changed"})
 
 	talk, second := push()
-	says(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "image " + first[:12] + " is used again"}, []string{"Uploading", "Made image"})
+	wantOutput(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "using image " + first[:12] + " again"}, []string{"Uploading", "Created image"})
 	if second != first {
 		t.Errorf("the image of the same files is %s, was %s", second, first)
 	}
@@ -497,7 +497,7 @@ func TestUnchangedPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	talk, third := push()
-	says(talk, []string{fmt.Sprintf("Uploading 1 of %d files", count), "Made image " + third[:12]}, []string{"used again"})
+	wantOutput(talk, []string{fmt.Sprintf("Uploading 1 of %d files", count), "Created image " + third[:12]}, []string{"Nothing has changed"})
 	if third == first {
 		t.Errorf("the image of other files is %s too", first)
 	}

@@ -26,8 +26,8 @@ import (
 	"time"
 )
 
-// limited starts a separate daemon with strict limits for builds.
-func limited(t *testing.T, flags ...string) *cell {
+// newLimitedCell starts a separate daemon with strict limits for builds.
+func newLimitedCell(t *testing.T, flags ...string) *cell {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *cell) containers(t *testing.T) (found []string) {
 // is left. dew shutdown --apps stops a staging as well: dewd exits with status 0 and
 // logs no error.
 func TestDeletedWhileStaging(t *testing.T) {
-	c := limited(t)
+	c := newLimitedCell(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x"), "x", 0o644)
 	pack := buildpack(t, map[string]string{"compile": "echo compiling; sleep 1000", "release": "echo 'default_process_types: {web: sleep 1000}'"})
@@ -111,34 +111,34 @@ func TestDeletedWhileStaging(t *testing.T) {
 	c.cmd = nil // it has exited
 	<-ended
 	b, err := os.ReadFile(c.log)
-	if err != nil || !strings.Contains(string(b), "leaving, all apps have ended") || strings.Contains(string(b), "apps stay") {
+	if err != nil || !strings.Contains(string(b), "exiting; all apps are stopped") || strings.Contains(string(b), "apps keep running") {
 		t.Errorf("%v, it says otherwise what it did:\n%s", err, b)
 	}
 }
 
-// mischief is the script of a hostile buildpack, and the expected error of its build.
-type mischief struct{ compile, want string }
+// hostileCase is the script of a hostile buildpack, and the expected error of its build.
+type hostileCase struct{ compile, want string }
 
 // Hostile buildpacks fail with a reason within their limits. Other apps keep running,
 // and nothing is left of the build. Only builds that never finish reach the time limit,
 // because the duration of the others depends on the machine.
 func TestHostileBuildpacks(t *testing.T) {
-	const late = `cannot stage \S+: it took longer than 8s`
+	const late = `cannot stage \S+: staging took longer than 8s`
 	t.Run("endless", func(t *testing.T) {
-		hostileBuildpacks(t, "8s", map[string]mischief{
+		hostileBuildpacks(t, "8s", map[string]hostileCase{
 			"forks":   {`f() { f | f & }; f; sleep 1000`, late + `|cannot stage`},
 			"ignores": {`trap '' TERM INT HUP; while :; do sleep 1; done`, late},
 			"prints":  {`while :; do echo "printing without end"; done`, late},
-			"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `(disk quota exceeded: staging has 300000 files|it took longer)`},
+			"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `(disk quota exceeded: the limit for staging is 300000 files|staging took longer)`},
 		})
 	})
 	t.Run("greedy", func(t *testing.T) {
-		hostileBuildpacks(t, "3m", map[string]mischief{
-			"eats":    {`x=x; while :; do x=$x$x; done`, `cannot stage \S+: it ran out of memory: staging has 128M`},
-			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: staging has 256M`},
+		hostileBuildpacks(t, "3m", map[string]hostileCase{
+			"eats":    {`x=x; while :; do x=$x$x; done`, `cannot stage \S+: staging ran out of memory: the limit is 128M`},
+			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: the limit for staging is 256M`},
 			"holes":   {`truncate -s 100G "$1/hole"`, `cannot stage \S+: its files are larger than 256M together`},
 			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `cannot stage \S+: /tmp/app is no folder any more`},
-			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile ended with status 3`},
+			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile exited with status 3`},
 			"devices": {`mkfifo "$1/fifo" && mknod "$1/dev" c 1 3`, `cannot stage \S+: mknod: .*Operation not permitted`},
 			"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `cannot stage \S+: its files are larger than 1M together`},
 		})
@@ -146,9 +146,9 @@ func TestHostileBuildpacks(t *testing.T) {
 }
 
 // hostileBuildpacks tests them on a daemon with this time limit for builds.
-func hostileBuildpacks(t *testing.T, limit string, all map[string]mischief) {
+func hostileBuildpacks(t *testing.T, limit string, all map[string]hostileCase) {
 	t.Helper()
-	c := limited(t, "--staging-timeout", limit, "--staging-memory", "128MiB", "--staging-disk", "256MiB")
+	c := newLimitedCell(t, "--staging-timeout", limit, "--staging-memory", "128MiB", "--staging-disk", "256MiB")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x"), "x", 0o644)
 	good := []string{"push", "good", "-p", dir, "-b", "binary_buildpack", "-c", "sleep 1000", "-u", "process", "-m", "32M", "--no-route"}
@@ -212,7 +212,7 @@ func TestHostilePackages(t *testing.T) {
 		fill func(z *zip.Writer) error
 		want string
 	}{
-		"zip slip":      {func(z *zip.Writer) error { _, err := z.Create("../../etc/passwd"); return err }, `must not have \.\.|outside|\.\.`},
+		"zip slip":      {func(z *zip.Writer) error { _, err := z.Create("../../etc/passwd"); return err }, `must not contain \.\.|outside|\.\.`},
 		"device":        {entryMode("null", fs.ModeDevice|fs.ModeCharDevice|0o666), `neither a file|device`},
 		"setuid folder": {entryMode("d/../../x", 0o4755), `\.\.`},
 		"many files": {func(z *zip.Writer) error {
@@ -226,7 +226,7 @@ func TestHostilePackages(t *testing.T) {
 		"bomb": {bomb, `1G|larger|at most`},
 	} {
 		t.Run(what, func(t *testing.T) {
-			p := bySocket(t, http.MethodPost, "/v3/packages", "application/json", fmt.Sprintf(`{"type":"bits","relationships":{"app":{"data":{"guid":%q}}}}`, app))
+			p := socketRequest(t, http.MethodPost, "/v3/packages", "application/json", fmt.Sprintf(`{"type":"bits","relationships":{"app":{"data":{"guid":%q}}}}`, app))
 			guid := regexp.MustCompile(`"guid":"([0-9a-f-]{36})"`).FindStringSubmatch(p.body)
 			if guid == nil {
 				t.Fatalf("no package: %s", p.body)
@@ -246,7 +246,7 @@ func TestHostilePackages(t *testing.T) {
 			}
 			part.Write(bits.Bytes()) //nolint:errcheck // into memory
 			m.Close()
-			p = bySocket(t, http.MethodPost, "/v3/packages/"+guid[1]+"/upload", m.FormDataContentType(), form.String())
+			p = socketRequest(t, http.MethodPost, "/v3/packages/"+guid[1]+"/upload", m.FormDataContentType(), form.String())
 			if p.status != http.StatusUnprocessableEntity || !regexp.MustCompile(c.want).MatchString(p.body) {
 				t.Errorf("answer %d %s, want 422 and %s", p.status, p.body, c.want)
 			}
@@ -326,7 +326,7 @@ func (c *cell) serves(t *testing.T, h http.Handler) (address string) {
 
 // A buildpack is fetched with git from a URL that its user chooses.
 func TestGitBuildpack(t *testing.T) {
-	c := limited(t, "--allow-host")
+	c := newLimitedCell(t, "--allow-host")
 	pack := buildpack(t, map[string]string{"compile": "echo fetched by git", "release": "echo 'default_process_types: {web: sleep 1000}'"})
 	home := t.TempDir()
 	git := func(args ...string) {
@@ -359,7 +359,7 @@ func TestGitBuildpack(t *testing.T) {
 		}
 	}
 	r := push(strings.Replace(url, "pack.git", "nothing.git", 1))
-	if r.code != 3 || !strings.Contains(r.err, "git clone ended with status") || strings.Contains(r.err, "secret") {
+	if r.code != 3 || !strings.Contains(r.err, "git clone exited with status") || strings.Contains(r.err, "secret") {
 		t.Errorf("nothing there: status %d\n%s", r.code, tail(r.err))
 	}
 	c.must(t, "delete", "-f", "git")
@@ -367,7 +367,7 @@ func TestGitBuildpack(t *testing.T) {
 
 // A buildpack is fetched as a zip, for users with permission.
 func TestZipBuildpack(t *testing.T) {
-	c := limited(t, "--allow-host")
+	c := newLimitedCell(t, "--allow-host")
 	var good bytes.Buffer
 	z := zip.NewWriter(&good)
 	for name, text := range map[string]string{
@@ -403,8 +403,8 @@ func TestZipBuildpack(t *testing.T) {
 		want string
 	}{
 		{"/pack.zip?sig=hush", 0, "fetched as a zip"},
-		{"/nothing.zip?sig=hush", 3, "cannot stage .*: .*the download ended with status"},
-		{"/bad.zip?sig=hush", 3, "cannot stage .*: .*it is no zip"},
+		{"/nothing.zip?sig=hush", 3, "cannot stage .*: .*the download exited with status"},
+		{"/bad.zip?sig=hush", 3, "cannot stage .*: .*the file is not a zip archive"},
 	} {
 		r := c.dew("", "push", "zip", "-p", dir, "-b", "http://me:secret@"+address+p.path, "-u", "process", "--no-route", "-m", "32M")
 		if r.code != p.code || !regexp.MustCompile(p.want).MatchString(r.err) || strings.Contains(r.err, "secret") || strings.Contains(r.err, "hush") {
@@ -420,7 +420,7 @@ func TestZipBuildpack(t *testing.T) {
 // A daemon that is killed during a staging leaves a container behind. The next daemon
 // removes it, keeps its output, and stages again.
 func TestStagingSurvivesTheDaemon(t *testing.T) {
-	c := limited(t)
+	c := newLimitedCell(t)
 	pack := buildpack(t, map[string]string{
 		"compile": `n=$(date +%s%N); echo "attempt $n"; [ -z "$SLOW" ] || sleep 3; echo "end of $n"`, "release": "echo 'default_process_types: {web: sleep 1000}'",
 	})
@@ -446,7 +446,7 @@ func TestStagingSurvivesTheDaemon(t *testing.T) {
 	}
 	eventually(t, "a second attempt to its end", func() error {
 		text := logs()
-		if strings.Count(text, "attempt ") != 2 || strings.Count(text, "end of ") < 1 || !strings.Contains(text, "Made image") {
+		if strings.Count(text, "attempt ") != 2 || strings.Count(text, "end of ") < 1 || !strings.Contains(text, "Created image") {
 			return fmt.Errorf("log:\n%s", text)
 		}
 		return nil

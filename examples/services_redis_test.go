@@ -28,8 +28,8 @@ func TestRedisCounter(t *testing.T) {
 	dew(t, dir, "push")
 	bindThenRestage(t, name, "redis", cache)
 	e := entry(t, name, "redis", cache)
-	page200(t, name, "/", "{\"count\":1}\n")
-	page200(t, name, "/", "{\"count\":2}\n")
+	waitForPage(t, name, "/", "{\"count\":1}\n")
+	waitForPage(t, name, "/", "{\"count\":2}\n")
 	k := key(t, cache, "mine")
 	k.reads(t, "redis", "GET visits", "2")
 	if out, err := k.client("redis", "CONFIG GET dir"); err == nil && !strings.Contains(out, "NOPERM") {
@@ -40,11 +40,11 @@ func TestRedisCounter(t *testing.T) {
 	if want := "The plan `large` of service offering `redis` is not free.  The instance `cache` will incur a cost."; !strings.Contains(r.err, want) {
 		t.Errorf("update-service does not warn of the cost:\n%s", r.err)
 	}
-	page200(t, name, "/", "{\"count\":3}\n") // the data is still there
+	waitForPage(t, name, "/", "{\"count\":3}\n") // the data is still there
 	if lines := dew(t, "", "logs", "--service", cache, "--recent").out; !strings.Contains(lines, "Ready to accept connections") {
 		t.Errorf("the log of the service lacks its server's lines:\n%s", lines)
 	}
-	drains(t, name)
+	checkSyslogDrain(t, name)
 
 	dew(t, "", "unbind-service", name, cache, "--wait")
 	if out, err := e.Credentials.client("redis", "GET visits"); err == nil {
@@ -54,21 +54,21 @@ func TestRedisCounter(t *testing.T) {
 	dropService(t, cache, e.Credentials)
 }
 
-// papers is a syslog server that stores the messages it receives.
-type papers struct {
+// syslogServer is a syslog server that stores the messages it receives.
+type syslogServer struct {
 	net.Listener
 	mu    sync.Mutex
 	lines []string
 	bad   error
 }
 
-func newPapers(t *testing.T) *papers {
+func newSyslogServer(t *testing.T) *syslogServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &papers{Listener: l}
+	p := &syslogServer{Listener: l}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -83,7 +83,7 @@ func newPapers(t *testing.T) *papers {
 }
 
 // take reads frames that start with their length.
-func (p *papers) take(conn net.Conn) {
+func (p *syslogServer) take(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -106,7 +106,7 @@ func (p *papers) take(conn net.Conn) {
 }
 
 // has returns an error unless a line matches.
-func (p *papers) has(pattern string) error {
+func (p *syslogServer) has(pattern string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := regexp.MustCompile(pattern)
@@ -118,11 +118,11 @@ func (p *papers) has(pattern string) error {
 	return errors.Join(p.bad, fmt.Errorf("no line matches %s: %q", pattern, p.lines))
 }
 
-// drains checks that the lines of an app arrive at a syslog server after the binding,
+// checkSyslogDrain checks that the lines of an app arrive at a syslog server after the binding,
 // and none after the unbinding.
-func drains(t *testing.T, app string) {
+func checkSyslogDrain(t *testing.T, app string) {
 	t.Helper()
-	p := newPapers(t)
+	p := newSyslogServer(t)
 	dew(t, "", "create-user-provided-service", "papers", "-l", "syslog://"+p.Addr().String())
 	t.Cleanup(func() { dewd.dew("", "delete-service", "papers", "-f") })
 	dew(t, "", "bind-service", app, "papers")
@@ -147,13 +147,13 @@ func TestServicesBadInput(t *testing.T) {
 	dew(t, "", "bind-service", name, db)
 	dew(t, "", "create-service", "redis", "small", "real", "--wait")
 	at := key(t, "real", "once")
-	before, homes := dew(t, "", "services", "--json").out, homesOfServices(t)
+	before, homes := dew(t, "", "services", "--json").out, serviceDataFolders(t)
 
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"create-service", "nonesuch", "small", "x"}, `no service offering "nonesuch"`},
+		{[]string{"create-service", "nonesuch", "small", "x"}, `service offering "nonesuch" does not exist`},
 		{[]string{"create-service", "redis", "nonesuch", "x"}, `no plan "nonesuch"`},
 		{[]string{"create-service", "redis", "small", "x", "-c", "{"}, "-c must be a JSON object"},
 		{[]string{"create-service", "redis", "small", "x", "-c", `{"nonesuch":1}`}, "nonesuch"},
@@ -184,14 +184,14 @@ func TestServicesBadInput(t *testing.T) {
 	if now := dew(t, "", "services", "--json").out; now != before {
 		t.Errorf("services %s, before %s", now, before)
 	}
-	if now := homesOfServices(t); !slices.Equal(now, homes) {
+	if now := serviceDataFolders(t); !slices.Equal(now, homes) {
 		t.Errorf("folders of services %q, before %q", now, homes)
 	}
 	dropService(t, "real", at)
 }
 
-// homesOfServices returns the data folders of services.
-func homesOfServices(t *testing.T) (names []string) {
+// serviceDataFolders returns the data folders of services.
+func serviceDataFolders(t *testing.T) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Join(dewd.dir, "root", "services"))
 	if err != nil {
@@ -232,7 +232,7 @@ func refusedByAPI(t *testing.T, app, instance string) {
 		{"service_credential_bindings", keyed, 422, "Key binding names must be unique"},
 		{"service_credential_bindings", strings.Replace(bound, service(t, instance).GUID, "nonesuch", 1), 422, "service instance"},
 	} {
-		if p := bySocket(t, "POST", "/v3/"+c.path, "application/json", c.body); p.status != c.status || !strings.Contains(p.body, c.want) {
+		if p := socketRequest(t, "POST", "/v3/"+c.path, "application/json", c.body); p.status != c.status || !strings.Contains(p.body, c.want) {
 			t.Errorf("POST %s %s answers %d %s, want %d %q", c.path, c.body, p.status, p.body, c.status, c.want)
 		}
 	}

@@ -157,8 +157,8 @@ func program(t *testing.T, example, more string) string {
 	return dir
 }
 
-// seen returns VCAP_SERVICES in the app's container.
-func seen(t *testing.T, app string) string {
+// vcapServices returns VCAP_SERVICES in the app's container.
+func vcapServices(t *testing.T, app string) string {
 	t.Helper()
 	return strings.TrimSpace(dew(t, "", "ssh", app, "-c", `printf %s "$VCAP_SERVICES"`).out)
 }
@@ -177,7 +177,7 @@ type vcapEntry struct {
 // returns it.
 func entry(t *testing.T, app, offering, instance string) vcapEntry {
 	t.Helper()
-	text := seen(t, app)
+	text := vcapServices(t, app)
 	var all map[string][]vcapEntry
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 || len(all[offering]) != 1 {
 		t.Fatalf("VCAP_SERVICES = %s, %v; want one %s", text, err, offering)
@@ -242,11 +242,11 @@ func usersDatabase(t *testing.T, offering string) {
 	deleteLater(t, name)
 	dew(t, dir, "push")
 	created(t, db)
-	wantTrouble(t, name, "/users")
+	wantErrorPage(t, name, "/users")
 
 	bindThenRestage(t, name, offering, db)
 	e := entry(t, name, offering, db)
-	wantTrouble(t, name, "/users") // no tables yet
+	wantErrorPage(t, name, "/users") // no tables yet
 	if p := usersPage(t, name, "/migrate"); p["migrated"] != true {
 		t.Fatalf("/migrate answers %v", p)
 	}
@@ -280,7 +280,7 @@ func bindThenRestage(t *testing.T, app, offering, instance string) {
 		t.Errorf("bind-service says %q, want that a restage is needed", r.err)
 	}
 	dew(t, "", "restart", app)
-	if text := seen(t, app); strings.Contains(text, offering) {
+	if text := vcapServices(t, app); strings.Contains(text, offering) {
 		t.Errorf("VCAP_SERVICES before a restage is %s", text)
 	}
 	if out := dew(t, "", "app", app).out; !strings.Contains(out, "bound since staging: "+instance) {
@@ -308,8 +308,8 @@ func usersPage(t *testing.T, app, path string) (body map[string]any) {
 	return body
 }
 
-// wantTrouble checks for an error with its trace.
-func wantTrouble(t *testing.T, app, path string) {
+// wantErrorPage checks for an error with its trace.
+func wantErrorPage(t *testing.T, app, path string) {
 	t.Helper()
 	eventually(t, app+path, func() error {
 		p := get(t, app, path)

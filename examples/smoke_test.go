@@ -139,7 +139,7 @@ func TestSmoke(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, sound) || len(sound) == 0 {
 		t.Errorf("the report has %q, want %q", got, sound)
 	}
-	nothingStays(t, before)
+	checkNothingLeft(t, before)
 }
 
 // Files that the examples write during tests are ignored by git.
@@ -208,8 +208,8 @@ func inventory(t *testing.T) (all []string) {
 	return append(all, dew(t, "", "clients").out)
 }
 
-// nothingStays checks that the daemon has the same resources as before.
-func nothingStays(t *testing.T, before []string) {
+// checkNothingLeft checks that the daemon has the same resources as before.
+func checkNothingLeft(t *testing.T, before []string) {
 	t.Helper()
 	if now := inventory(t); !slices.Equal(now, before) {
 		t.Errorf("after the run there is %q, before it %q", now, before)
@@ -225,7 +225,7 @@ func TestBrokenApps(t *testing.T) {
 			7, "push", "sidecar-out-of-memory crashed while starting: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "Give the sidecar more than 64.0M",
 		},
 		"never-healthy":               {5, "push", "never-healthy did not become healthy: APP/PROC/WEB: Instance never healthy after 3s: port check failed", "listen on 0.0.0.0:$PORT"},
-		"localhost-only":              {5, "push", "the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
+		"localhost-only":              {5, "push", "the app listens only on 127.0.0.1:8080; it must listen on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
 		"java-sidecar-without-memory": {4, "push", "sidecar 'debug' of process 'web' has no memory value", "set applications[].sidecars[].memory in the manifest"},
 	}
 	before := inventory(t)
@@ -237,37 +237,37 @@ func TestBrokenApps(t *testing.T) {
 		for _, name := range all {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel() // mostly they wait for a timeout
-				isBroken(t, name, wanted[name])
+				runBrokenApp(t, name, wanted[name])
 			})
 		}
 	})
-	nothingStays(t, before)
+	checkNothingLeft(t, before)
 }
 
 // fault is the expected result of a broken app.
 type fault struct {
-	status    int
-	step      string // step that fails, empty if it depends on the speed of the machine
-	says, how string
+	status       int
+	step         string // step that fails, empty if it depends on the speed of the machine
+	message, how string
 }
 
-// isBroken runs a folder that must fail.
-func isBroken(t *testing.T, name string, w fault) {
+// runBrokenApp runs a folder that must fail.
+func runBrokenApp(t *testing.T, name string, w fault) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("broken", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, report := smoke(t, "--no-bundle", dir)
-	if r.code != w.status || !strings.Contains(r.err, w.says) || !strings.Contains(r.err, w.how) {
-		t.Errorf("status %d, want %d with %q and %q:\n%s", r.code, w.status, w.says, w.how, r.err)
+	if r.code != w.status || !strings.Contains(r.err, w.message) || !strings.Contains(r.err, w.how) {
+		t.Errorf("status %d, want %d with %q and %q:\n%s", r.code, w.status, w.message, w.how, r.err)
 	}
 	if len(report.Suites) != 1 || report.Suites[0].Failures != 1 {
 		t.Fatalf("report %+v, want one suite with one failure", report)
 	}
 	for _, c := range report.Suites[0].Cases {
-		if c.Failure != nil && (w.step != "" && c.Name != w.step || !strings.Contains(c.Failure.Message, w.says) || !strings.Contains(c.Failure.Text, w.says)) {
-			t.Errorf("%s failed with %+v, want %s with %q", c.Name, *c.Failure, w.step, w.says)
+		if c.Failure != nil && (w.step != "" && c.Name != w.step || !strings.Contains(c.Failure.Message, w.message) || !strings.Contains(c.Failure.Text, w.message)) {
+			t.Errorf("%s failed with %+v, want %s with %q", c.Name, *c.Failure, w.step, w.message)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestPushOfWhatCrashesLater(t *testing.T) {
 	write(t, filepath.Join(dir, "manifest.yml"), string(b), 0o644)
 	deleteLater(t, name)
 	dew(t, dir, "push")
-	page200(t, name, "/", "hello\n")
+	waitForPage(t, name, "/", "hello\n")
 	eventually(t, "its crash", func() error {
 		for _, c := range read[[]crash](t, "crashes", name, "--json") {
 			if c.Description == "APP/PROC/WEB: Exited with status 1" {

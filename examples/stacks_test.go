@@ -25,16 +25,16 @@ func TestDebianStack(t *testing.T) {
 
 	deleteLater(t, "hello-ruby")
 	dew(t, "", "push", "hello-ruby", "-p", "hello-ruby", "-m", "128M", "-s", stack)
-	page200(t, "hello-ruby", "/", "hello from Ruby in production\n")
+	waitForPage(t, "hello-ruby", "/", "hello from Ruby in production\n")
 	dew(t, "", "restage", "hello-ruby")
-	page200(t, "hello-ruby", "/", "hello from Ruby in production\n")
+	waitForPage(t, "hello-ruby", "/", "hello from Ruby in production\n")
 
 	dir := threadDumpJar(t)
 	deleteLater(t, "java-threaddump")
 	dew(t, dir, "push", "-s", stack)
-	page200(t, "java-threaddump", "/", "hello from Java\n")
+	waitForPage(t, "java-threaddump", "/", "hello from Java\n")
 	dew(t, "", "restage", "java-threaddump")
-	page200(t, "java-threaddump", "/", "hello from Java\n")
+	waitForPage(t, "java-threaddump", "/", "hello from Java\n")
 
 	program := t.TempDir()
 	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(program, "hello"), ".")
@@ -44,7 +44,7 @@ func TestDebianStack(t *testing.T) {
 	}
 	deleteLater(t, "binary")
 	dew(t, "", "push", "binary", "-p", program, "-b", "binary_buildpack", "-c", "./hello", "-m", "64M", "-s", stack, "--no-manifest")
-	page200(t, "binary", "/", "hello from Go\n")
+	waitForPage(t, "binary", "/", "hello from Go\n")
 	dew(t, "", "restage", "binary")
-	page200(t, "binary", "/", "hello from Go\n")
+	waitForPage(t, "binary", "/", "hello from Go\n")
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// page200 waits until an app responds.
-func page200(t *testing.T, host, path, want string) {
+// waitForPage waits until an app responds.
+func waitForPage(t *testing.T, host, path, want string) {
 	t.Helper()
 	eventually(t, host+path, func() error {
 		if p := get(t, host, path); p.status != 200 || p.body != want {
@@ -50,8 +50,8 @@ func write(t *testing.T, name, text string, mode os.FileMode) {
 	}
 }
 
-// staged returns the lines that staging has printed.
-func staged(t *testing.T, app string) (lines []string) {
+// stagingLines returns the lines that staging has printed.
+func stagingLines(t *testing.T, app string) (lines []string) {
 	t.Helper()
 	for _, l := range logsOf(t, app) {
 		if l.Source == "STG" {
@@ -70,7 +70,7 @@ func wantLine(t *testing.T, lines []string, pattern string) {
 
 // The last line of a failed push is the cause: the file to add, the error that a tool
 // printed, or the missing start command. An index.html alone is a static site.
-func TestNewcomers(t *testing.T) {
+func TestPushErrors(t *testing.T) {
 	const name = "newcomer"
 	deleteLater(t, name)
 	push := func(files map[string]string) result {
@@ -96,7 +96,7 @@ func TestNewcomers(t *testing.T) {
 	if r := push(map[string]string{"index.html": "a page\n"}); r.code != 0 {
 		t.Fatalf("status %d:\n%s", r.code, r.err)
 	}
-	page200(t, name, "/", "a page\n")
+	waitForPage(t, name, "/", "a page\n")
 }
 
 // A restage replaces the instance. An unchanged push stages nothing.
@@ -104,13 +104,13 @@ func TestRestage(t *testing.T) {
 	const name, want = "hello-node", "hello from Node.js in production\n"
 	deleteLater(t, name)
 	dew(t, name, "push")
-	page200(t, name, "/", want)
+	waitForPage(t, name, "/", want)
 	old := running(t, name, "web", 1)[0]
 	dew(t, "", "restage", name)
 	if now := running(t, name, "web", 1)[0]; now == old {
 		t.Error("restage left the old instance")
 	}
-	page200(t, name, "/", want)
+	waitForPage(t, name, "/", want)
 	if again := dew(t, name, "push"); !strings.Contains(again.err, "Nothing has changed") {
 		t.Errorf("an unchanged push was staged again:\n%s", again.err)
 	}
@@ -154,7 +154,7 @@ func TestJavaMemory(t *testing.T) {
 	const name = "java-threaddump"
 	deleteLater(t, name)
 	dew(t, threadDumpJar(t), "push")
-	page200(t, name, "/heap", "438\n")
+	waitForPage(t, name, "/heap", "438\n")
 	if sum := read[appView](t, "app", name, "--json").Processes[0].MemorySum; sum != "1G = web 768M + debug 256M" {
 		t.Errorf("memory %q", sum)
 	}
@@ -211,17 +211,17 @@ func TestSidecarMustHaveMemory(t *testing.T) {
 	if r.code != 4 || !strings.Contains(r.err, want) {
 		t.Errorf("status %d, want 4 and the rule:\n%s", r.code, r.err)
 	}
-	said := 0
+	count := 0
 	for _, l := range logsOf(t, name) {
 		if l.Source == "API" && l.Stream == "ERR" && strings.Contains(l.Text, want) {
-			said++
+			count++
 		}
 		if l.Source == "CELL" {
 			t.Errorf("a container was made: %s", l.Text)
 		}
 	}
-	if said != 1 {
-		t.Errorf("%d lines in the log say so, want one", said)
+	if count != 1 {
+		t.Errorf("%d lines in the log say so, want one", count)
 	}
 	if r := dewd.dew("", "start", name); r.code != 4 {
 		t.Errorf("start: status %d, want 4\n%s", r.code, r.err)
@@ -278,7 +278,7 @@ func TestBuildpackLife(t *testing.T) {
 		if r.code != 3 || !regexp.MustCompile(`(?m)^dew: cannot stage `+name+`: `+cause).MatchString(r.err) {
 			t.Errorf("%s: status %d, want 3 and %s:\n%s", kind, r.code, cause, r.err)
 		}
-		wantLine(t, staged(t, name), `^Staging failed: `+kind+` - .*`+cause)
+		wantLine(t, stagingLines(t, name), `^Staging failed: `+kind+` - .*`+cause)
 	}
 	change := func(phase, text string) {
 		t.Helper()
@@ -289,7 +289,7 @@ func TestBuildpackLife(t *testing.T) {
 	dew(t, "", "create-buildpack", pack, buildpack(t, scripts), "1")
 	deleteLater(t, name)
 	dew(t, "", push...)
-	wantLine(t, staged(t, name), `^built 0 times before in host as vcap$`)
+	wantLine(t, stagingLines(t, name), `^built 0 times before in host as vcap$`)
 	eventually(t, "the command of the buildpack", func() error {
 		for _, l := range logsOf(t, name) {
 			if l.Text == "from pack: yes" && l.Source == "APP/PROC/WEB" {
@@ -308,23 +308,23 @@ func TestBuildpackLife(t *testing.T) {
 		t.Errorf("droplet made by %+v", droplet.Buildpacks)
 	}
 	dew(t, "", "restage", name)
-	wantLine(t, staged(t, name), `^built 1 times before`)
+	wantLine(t, stagingLines(t, name), `^built 1 times before`)
 
 	change("compile", "echo broken; exit 9")
-	fails("BuildpackCompileFailed", `buildpack .*: bin/compile ended with status 9`)
-	wantLine(t, staged(t, name), `^broken$`)
+	fails("BuildpackCompileFailed", `buildpack .*: bin/compile exited with status 9`)
+	wantLine(t, stagingLines(t, name), `^broken$`)
 	change("compile", "exit 0")
 	change("release", "exit 8")
-	fails("BuildpackReleaseFailed", `buildpack .*: bin/release ended with status 8`)
+	fails("BuildpackReleaseFailed", `buildpack .*: bin/release exited with status 8`)
 	change("release", "echo '{'")
-	fails("BuildpackReleaseFailed", `what bin/release printed cannot be read: .*is not YAML`)
+	fails("BuildpackReleaseFailed", `cannot parse the output of bin/release: .*is not YAML`)
 	dew(t, "", "update-buildpack", pack, "--disable")
 	fails("NoAppDetectedError", `Found no go.mod`)
 	dew(t, "", "delete-buildpack", pack, "-f")
 	if out := dew(t, "", "buildpacks").out; strings.Contains(out, pack) {
 		t.Errorf("it is still there:\n%s", out)
 	}
-	if r := dewd.dew("", append(slices.Clone(push), "-b", pack)...); r.code == 0 || !strings.Contains(r.err, "there is no such buildpack") {
+	if r := dewd.dew("", append(slices.Clone(push), "-b", pack)...); r.code == 0 || !strings.Contains(r.err, "because it does not exist") {
 		t.Errorf("a deleted buildpack was used: status %d\n%s", r.code, r.err)
 	}
 }

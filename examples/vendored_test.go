@@ -45,9 +45,9 @@ func TestJavaArchives(t *testing.T) {
 	deleteLater(t, name)
 	for _, path := range []string{"folder/app.war", "exploded", "folder"} {
 		dew(t, "", "push", name, "-p", filepath.Join(dir, path), "-m", "256M")
-		page200(t, name, "/", "hello from WEB-INF\n")
+		waitForPage(t, name, "/", "hello from WEB-INF\n")
 	}
-	lines := staged(t, name)
+	lines := stagingLines(t, name)
 	wantLine(t, lines, `Main class Launcher`)
 	wantLine(t, lines, `Main class of app.war`)
 	write(t, filepath.Join(dir, "plain", "WEB-INF", "page.txt"), "x", 0o644)
@@ -58,13 +58,13 @@ func TestJavaArchives(t *testing.T) {
 
 // Modules that were pushed with an app are used, and nothing is downloaded.
 func TestVendoredModules(t *testing.T) {
-	answer := func(t *testing.T, dir, name, want string, says ...string) {
+	pushAndCheck := func(t *testing.T, dir, name, want string, patterns ...string) {
 		t.Helper()
 		deleteLater(t, name)
 		dew(t, "", "push", name, "-p", dir, "-m", "128M")
-		page200(t, name, "/", want)
-		for _, pattern := range says {
-			wantLine(t, staged(t, name), pattern)
+		waitForPage(t, name, "/", want)
+		for _, pattern := range patterns {
+			wantLine(t, stagingLines(t, name), pattern)
 		}
 	}
 	t.Run("node", func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestVendoredModules(t *testing.T) {
 		write(t, filepath.Join(dir, "node_modules", "greet", "package.json"), `{"name":"greet","version":"1.0.0","main":"index.js"}`, 0o644)
 		write(t, filepath.Join(dir, "node_modules", "greet", "index.js"), `module.exports = "hello from a module\n"`, 0o644)
 		write(t, filepath.Join(dir, "server.js"), `require("http").createServer((q, a) => a.end(require("greet"))).listen(process.env.PORT)`, 0o644)
-		answer(t, dir, "vendored-node", "hello from a module\n", `Using node_modules as they were pushed`)
+		pushAndCheck(t, dir, "vendored-node", "hello from a module\n", `Using the pushed node_modules`)
 	})
 	t.Run("python", func(t *testing.T) {
 		if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-m", "pip", "--version").Run(); err != nil {
@@ -104,7 +104,7 @@ class H(BaseHTTPRequestHandler):
 
 HTTPServer(("", int(os.environ["PORT"])), H).serve_forever()
 `, 0o644)
-		answer(t, dir, "vendored-python", "hello from a wheel\n")
+		pushAndCheck(t, dir, "vendored-python", "hello from a wheel\n")
 	})
 	t.Run("php", func(t *testing.T) {
 		dir := t.TempDir()
@@ -112,7 +112,7 @@ HTTPServer(("", int(os.environ["PORT"])), H).serve_forever()
 		write(t, filepath.Join(dir, "vendor", "autoload.php"), "<?php const TEXT = \"hello from vendor\\n\";", 0o644)
 		write(t, filepath.Join(dir, "index.php"), "<?php require 'vendor/autoload.php'; echo TEXT;", 0o644)
 		write(t, filepath.Join(dir, ".env"), "secret", 0o644)
-		answer(t, dir, "vendored-php", "hello from vendor\n", `Using vendor as it was pushed`)
+		pushAndCheck(t, dir, "vendored-php", "hello from vendor\n", `Using the pushed vendor folder`)
 		for _, path := range []string{"/.env", "/%2eenv", "/vendor/autoload.php", "/composer.json"} {
 			if p := get(t, "vendored-php", path); p.status != 404 {
 				t.Errorf("%s: %d %q, want it hidden", path, p.status, p.body)
@@ -146,6 +146,6 @@ loop do
   client.close
 end
 `, 0o644)
-		answer(t, dir, "vendored-ruby", "hello from a gem\n")
+		pushAndCheck(t, dir, "vendored-ruby", "hello from a gem\n")
 	})
 }

@@ -20,7 +20,7 @@ const turnLimit = 10 * time.Second
 // app. It is neither a failure nor a success.
 type Unchecked struct {
 	Check  string // CheckPort or CheckHTTP
-	Reason string // "dewd waited 10s for its turn to connect"
+	Reason string // "this machine is too busy: dewd was not scheduled for 10s"
 	Err    error  // the underlying error
 }
 
@@ -60,14 +60,14 @@ func (c *clock) stop() {
 	c.cancel()
 }
 
-// verdict returns the error of a probe whose clock ended its wait for what. A timer
+// timeoutError returns the error of a probe whose clock ended its wait for what. A timer
 // that fires much too late means that dewd was not scheduled, and then the app may not
 // have been either. A wait that was cut short means nothing.
-func (c *clock) verdict(check, what string, err error) error {
+func (c *clock) timeoutError(check, what string, err error) error {
 	unchecked := &Unchecked{Check: check, Err: err}
 	asked := c.asked.Load()
 	if asked == nil || time.Since(*asked) < c.timeout {
-		unchecked.Reason = fmt.Sprintf("dewd waited %s for its turn to connect", turnLimit)
+		unchecked.Reason = fmt.Sprintf("dewd waited %s because too many other connections were being opened", turnLimit)
 		return unchecked
 	}
 	if late := time.Since(*asked) - c.timeout; late > c.timeout/2 {
@@ -77,11 +77,11 @@ func (c *clock) verdict(check, what string, err error) error {
 	return &Failure{Check: check, Reason: fmt.Sprintf("%s did not answer within %s", what, c.timeout), Err: err}
 }
 
-// lastLook reads the data in the kernel, even if the deadline passed before the
+// finalReadConn reads the data in the kernel, even if the deadline passed before the
 // goroutine was scheduled. It never waits beyond the deadline.
-type lastLook struct{ net.Conn }
+type finalReadConn struct{ net.Conn }
 
-func (l lastLook) Read(p []byte) (int, error) {
+func (l finalReadConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	sc, ok := l.Conn.(syscall.Conn)
 	if n > 0 || !ok || !timedOut(err) {

@@ -27,8 +27,8 @@ func TestProbeThatCouldNotCheck(t *testing.T) {
 		before, after func(ctx context.Context) // run before the attempt starts, and after the time is over
 		want          string
 	}{
-		{"no turn", turn, nil, "cannot run the port check: dewd waited 10s for its turn to connect"},
-		{"the turn came too late", func(ctx context.Context) { turn(ctx); time.Sleep(time.Second) }, nil, "cannot run the port check: dewd waited 10s for its turn to connect"},
+		{"no turn", turn, nil, "cannot run the port check: dewd waited 10s because too many other connections were being opened"},
+		{"the turn came too late", func(ctx context.Context) { turn(ctx); time.Sleep(time.Second) }, nil, "cannot run the port check: dewd waited 10s because too many other connections were being opened"},
 		{"a late turn is not the app's time", waits(9 * time.Second), nil, "port check failed: 10.201.0.2:8080 did not answer within 1s"},
 		{"a little late", nil, waits(500 * time.Millisecond), "port check failed: 10.201.0.2:8080 did not answer within 1s"},
 		{"too late", nil, waits(510 * time.Millisecond), "cannot run the port check: this machine is too busy: dewd was not scheduled for 510ms"},

@@ -113,7 +113,7 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 	}
 	ready := c.Ready
 	for {
-		err := c.ask(ctx, p)
+		err := c.runProbe(ctx, p)
 		if ctx.Err() != nil {
 			return // the check was cancelled, so its result means nothing
 		}
@@ -139,7 +139,7 @@ func start(ctx context.Context, p Probe, c Config) error {
 	deadline := time.Now().Add(c.StartTimeout)
 	for wait := firstInterval; ; wait = min(2*wait, c.StartInterval) {
 		over := !time.Now().Before(deadline)
-		err := c.ask(ctx, p)
+		err := c.runProbe(ctx, p)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -167,7 +167,7 @@ func live(ctx context.Context, p Probe, c Config) error {
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		err := c.ask(ctx, p)
+		err := c.runProbe(ctx, p)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -187,7 +187,7 @@ func live(ctx context.Context, p Probe, c Config) error {
 	}
 }
 
-func (c Config) ask(ctx context.Context, p Probe) error {
+func (c Config) runProbe(ctx context.Context, p Probe) error {
 	err := p(ctx, c.Timeout)
 	if ctx.Err() == nil && c.Checked != nil {
 		c.Checked(err)

@@ -228,7 +228,7 @@ func TestMonitorStartThatNobodyCouldCheck(t *testing.T) {
 }
 
 // A cancelled context never makes an instance unhealthy, in any phase.
-func TestMonitorLetsGo(t *testing.T) {
+func TestMonitorStops(t *testing.T) {
 	slow := func(ctx context.Context, _ time.Duration) error {
 		<-ctx.Done()
 		return errBroken

@@ -143,7 +143,7 @@ func (t target) connect(ctx context.Context, timeout time.Duration) (net.Conn, e
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, &Failure{Check: t.check, Reason: t.refused(ctx, timeout), Err: err}
 	case waiting.Err() != nil:
-		return nil, c.verdict(t.check, t.addr.String(), err)
+		return nil, c.timeoutError(t.check, t.addr.String(), err)
 	case !c.started():
 		return nil, &Unchecked{Check: t.check, Reason: err.Error(), Err: err}
 	}
@@ -162,7 +162,7 @@ func (t target) refused(ctx context.Context, timeout time.Duration) string {
 			continue
 		}
 		_ = conn.Close() // only checked that the port is open
-		return fmt.Sprintf("the app listens on %s only; the platform reaches an app on 0.0.0.0", lo)
+		return fmt.Sprintf("the app listens only on %s; it must listen on 0.0.0.0", lo)
 	}
 	return fmt.Sprintf("connection to %s refused", t.addr)
 }
@@ -172,9 +172,9 @@ func unanswered(request string, c *clock, err error) error {
 	f := &Failure{Check: CheckHTTP, Err: err}
 	switch {
 	case timedOut(err):
-		return c.verdict(CheckHTTP, request, err)
+		return c.timeoutError(CheckHTTP, request, err)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		f.Reason = request + " failed: the app closed the connection without an answer"
+		f.Reason = request + " failed: the app closed the connection without a response"
 	default:
 		f.Reason = request + " failed: " + cause(err)
 	}
@@ -219,10 +219,10 @@ func get(ctx context.Context, conn net.Conn, url string, c *clock) (int, error) 
 		return 0, err
 	}
 	c.start() // again: the app has the request now
-	answer := &io.LimitedReader{R: lastLook{conn}, N: maxAnswer}
+	answer := &io.LimitedReader{R: finalReadConn{conn}, N: maxAnswer}
 	resp, err := finalResponse(bufio.NewReader(answer), req)
 	if err != nil && answer.N == 0 {
-		return 0, fmt.Errorf("no complete header in the first %d KiB of the answer", maxAnswer>>10)
+		return 0, fmt.Errorf("the first %d KiB of the response contain no complete header", maxAnswer>>10)
 	}
 	if err != nil {
 		return 0, err

@@ -81,7 +81,7 @@ func says(raw string) func(context.Context) (net.Conn, error) {
 }
 
 // The messages of failed checks for users.
-func TestSentences(t *testing.T) {
+func TestFailureMessages(t *testing.T) {
 	const to = "tcp4 10.201.0.2:8080"
 	port := func(n fakeNet) Probe { return Port(n.dial, eth0) }
 	get := func(path string) func(fakeNet) Probe {
@@ -99,8 +99,8 @@ func TestSentences(t *testing.T) {
 		{"port timed out by the kernel", port, fakeNet{to: fails(syscall.ETIMEDOUT)}, "port check failed: connection to 10.201.0.2:8080 failed: connection timed out"},
 		{"port unreachable", port, fakeNet{to: fails(syscall.EHOSTUNREACH)}, "port check failed: connection to 10.201.0.2:8080 failed: no route to host"},
 		{"port odd error", port, fakeNet{to: fails(errors.New("out of luck"))}, "port check failed: connection to 10.201.0.2:8080 failed: out of luck"},
-		{"port on loopback", port, fakeNet{"tcp4 127.0.0.1:8080": accepts}, "port check failed: the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"},
-		{"port on loopback of IPv6", port, fakeNet{"tcp6 [::1]:8080": accepts}, "port check failed: the app listens on [::1]:8080 only; the platform reaches an app on 0.0.0.0"},
+		{"port on loopback", port, fakeNet{"tcp4 127.0.0.1:8080": accepts}, "port check failed: the app listens only on 127.0.0.1:8080; it must listen on 0.0.0.0"},
+		{"port on loopback of IPv6", port, fakeNet{"tcp6 [::1]:8080": accepts}, "port check failed: the app listens only on [::1]:8080; it must listen on 0.0.0.0"},
 
 		{"http 200", get("/health"), fakeNet{to: says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")}, ""},
 		{"http 200 after a hint", get("/health"), fakeNet{to: says("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")}, ""},
@@ -110,11 +110,11 @@ func TestSentences(t *testing.T) {
 		{"http redirect", get("/health"), fakeNet{to: says("HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n")}, "http check failed: GET /health answered 302, want 200"},
 		{"http silent", get("/health"), fakeNet{to: says("")}, "http check failed: GET /health did not answer within 1s"},
 		{"http not accepted", get("/health"), fakeNet{to: hangs}, "http check failed: 10.201.0.2:8080 did not answer within 1s"},
-		{"http closed", get("/health"), fakeNet{to: says("close")}, "http check failed: GET /health failed: the app closed the connection without an answer"},
-		{"http endless header", get("/health"), fakeNet{to: says("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxAnswer))}, "http check failed: GET /health failed: no complete header in the first 128 KiB of the answer"},
+		{"http closed", get("/health"), fakeNet{to: says("close")}, "http check failed: GET /health failed: the app closed the connection without a response"},
+		{"http endless header", get("/health"), fakeNet{to: says("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxAnswer))}, "http check failed: GET /health failed: the first 128 KiB of the response contain no complete header"},
 		{"http not http", get("/health"), fakeNet{to: says("SSH-2.0-x\r\n\r\n")}, `http check failed: GET /health failed: malformed HTTP response "SSH-2.0-x"`},
 		{"http refused", get("/health"), fakeNet{}, "http check failed: connection to 10.201.0.2:8080 refused"},
-		{"http on loopback", get("/health"), fakeNet{"tcp4 127.0.0.1:8080": accepts}, "http check failed: the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"},
+		{"http on loopback", get("/health"), fakeNet{"tcp4 127.0.0.1:8080": accepts}, "http check failed: the app listens only on 127.0.0.1:8080; it must listen on 0.0.0.0"},
 		{"http without a path", get(""), fakeNet{to: says("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")}, "http check failed: GET / answered 404, want 200"},
 		{"http with a broken path", get("/%zz"), fakeNet{to: says("")}, `http check failed: GET /%zz failed: invalid URL escape "%zz"`},
 	}
@@ -194,7 +194,7 @@ func TestPortOverRealSocket(t *testing.T) {
 	if err := Port(dial, addr)(t.Context(), testkit.Patience); err != nil {
 		t.Errorf("probe of an open port: %v", err)
 	}
-	want := fmt.Sprintf("port check failed: the app listens on %s only; the platform reaches an app on 0.0.0.0", addr)
+	want := fmt.Sprintf("port check failed: the app listens only on %s; it must listen on 0.0.0.0", addr)
 	if err := Port(dial, outside)(t.Context(), testkit.Patience); err == nil || err.Error() != want {
 		t.Errorf("probe from outside = %v, want %q", err, want)
 	}

@@ -14,7 +14,7 @@ const maxNext = 256
 
 // ErrTrimmed says that the retention dropped lines that a Cursor had not read.
 // Cursor.Skip continues after them.
-var ErrTrimmed = errors.New("the log was trimmed beyond the reader's place")
+var ErrTrimmed = errors.New("the next line was already dropped from the log")
 
 // Cursor is a reader's position in a Log. It holds no file and no lock between calls,
 // so it can be dropped at any time. Only one goroutine can use it at a time.
@@ -141,7 +141,7 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	}
 	s := v.at(i)
 	if c.segment != s.first {
-		c.enterAt(s)
+		c.seekInSegment(s)
 	}
 	from := c.next
 	es, err := c.readSegment(s)
@@ -158,12 +158,12 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	if err != nil && !missing && !errors.Is(err, errTorn) {
 		return nil, err
 	}
-	return c.leave(v, i, err)
+	return c.nextSegment(v, i, err)
 }
 
-// leave moves from the end of segment i to the next segment. Lines that are missing
+// nextSegment moves from the end of segment i to the next segment. Lines that are missing
 // from segment i become one gap record.
-func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
+func (c *Cursor) nextSegment(v view, i int, cause error) ([]Envelope, error) {
 	last := i == len(v.segments)-1
 	if last {
 		return nil, fmt.Errorf("cannot read segment %s: %w", segmentName(v.segments[i].first), errors.Join(cause, io.ErrUnexpectedEOF))
@@ -180,8 +180,8 @@ func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
 	return []Envelope{gap}, nil
 }
 
-// enterAt moves to the position in s that is nearest before c.next.
-func (c *Cursor) enterAt(s segment) {
+// seekInSegment moves to the position in s that is nearest before c.next.
+func (c *Cursor) seekInSegment(s segment) {
 	c.segment, c.pos, c.batch, c.dec = s.first, 0, batch{}, decoder{}
 	if c.next == s.first {
 		return
@@ -191,8 +191,8 @@ func (c *Cursor) enterAt(s segment) {
 	}
 }
 
-// enter moves past the header and the checkpoint.
-func (c *Cursor) enter(r *segmentReader) error {
+// skipHeader moves past the header and the checkpoint.
+func (c *Cursor) skipHeader(r *segmentReader) error {
 	if _, err := r.header(); err != nil {
 		return err
 	}
@@ -203,9 +203,9 @@ func (c *Cursor) enter(r *segmentReader) error {
 	return nil
 }
 
-// fresh leaves out the lines before c.next and the lines that the filter does not want.
+// selectWanted leaves out the lines before c.next and the lines that the filter does not want.
 // It moves c.next after all of them.
-func (c *Cursor) fresh(es []Envelope) []Envelope {
+func (c *Cursor) selectWanted(es []Envelope) []Envelope {
 	for len(es) > 0 && es[0].Seq < c.next {
 		es = es[1:]
 	}

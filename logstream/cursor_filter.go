@@ -83,7 +83,7 @@ func (m *matcher) wants(e *Envelope) bool {
 		return !m.f.NoGaps && (m.f.InstanceID == "" || e.Source.InstanceID == m.f.InstanceID)
 	}
 	return (m.f.InstanceID == "" || e.Source.InstanceID == m.f.InstanceID) &&
-		(m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e) &&
+		(m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.matchesSource(e) &&
 		(len(m.contains) == 0 || bytes.Contains(e.Text, m.contains))
 }
 
@@ -99,8 +99,8 @@ func (m *matcher) over(e *Envelope) bool {
 	return m.until != 0 && e.Time.UnixNano() >= m.until || m.f.Last != 0 && e.Seq > m.f.Last
 }
 
-// speaks reports whether a line is from a source that the filter wants.
-func (m *matcher) speaks(e *Envelope) bool {
+// matchesSource reports whether a line is from a source that the filter wants.
+func (m *matcher) matchesSource(e *Envelope) bool {
 	source := e.Source.Type
 	if m.f.NoPlatform && !strings.HasPrefix(source, appPrefix) {
 		return false

@@ -82,10 +82,10 @@ func checkPunch(dir string, d disk) error {
 	// A hole can be punched even into an empty file.
 	err = d.punch(f, 0, blockSize)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return fmt.Errorf("cannot keep logs in %s: its file system cannot punch holes (%w); put --root on ext4, xfs, btrfs or tmpfs", dir, err)
+		return fmt.Errorf("cannot store logs in %s: the file system does not support hole punching (%w); choose a folder on ext4, xfs, btrfs or tmpfs with --root", dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot try to punch a hole in %s: %w", dir, err)
+		return fmt.Errorf("cannot check whether the file system of %s supports hole punching: %w", dir, err)
 	}
 	return nil
 }
@@ -99,14 +99,14 @@ type reserve struct {
 
 func reserveSize(fsSize int64) int64 { return min(maxReserveFile, fsSize/16) }
 
-// make allocates the file unless it exists.
-func (r reserve) make(d disk) error {
+// create allocates the file unless it exists.
+func (r reserve) create(d disk) error {
 	if st, err := os.Stat(r.path); err == nil && st.Size() == r.size {
 		return nil
 	}
 	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("cannot make %s: %w", r.path, err)
+		return fmt.Errorf("cannot create %s: %w", r.path, err)
 	}
 	err = errors.Join(d.allocate(f, r.size), f.Close())
 	if err == nil {
@@ -115,7 +115,7 @@ func (r reserve) make(d disk) error {
 	return errors.Join(fmt.Errorf("cannot allocate %s: %w", r.path, err), os.Remove(r.path))
 }
 
-func (r reserve) there() bool {
+func (r reserve) exists() bool {
 	_, err := os.Stat(r.path)
 	return err == nil
 }

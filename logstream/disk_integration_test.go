@@ -221,7 +221,7 @@ func TestNoHoles(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
 	_, err := Open(dir, Options{})
-	if err == nil || !strings.Contains(err.Error(), "cannot punch holes") {
+	if err == nil || !strings.Contains(err.Error(), "does not support hole punching") {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func TestCheckPunch(t *testing.T) {
 	d.punch = func(*os.File, int64, int64) error { return unix.EOPNOTSUPP }
 	dir := t.TempDir()
 	_, err := open(dir, Options{}, d)
-	if err == nil || !strings.Contains(err.Error(), "put --root on ext4") {
+	if err == nil || !strings.Contains(err.Error(), "choose a folder on ext4") {
 		t.Errorf("err = %v, want the remedy", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
@@ -194,7 +194,7 @@ func TestFreezeFor(t *testing.T) {
 	}
 }
 
-func TestMustGive(t *testing.T) {
+func TestMustFree(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name       string
@@ -207,7 +207,7 @@ func TestMustGive(t *testing.T) {
 		{"nothing, disk full", 0, 0, false},
 		{"a byte, disk full", 1, 0, true},
 	} {
-		if got := (pressure{held: c.held, free: c.free, reserve: 1000}).mustGive(); got != c.want {
+		if got := (pressure{held: c.held, free: c.free, reserve: 1000}).mustFree(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -255,7 +255,7 @@ func TestAppendOnFullDisk(t *testing.T) {
 	if err := l.Append(line("torn, then whole"), Envelope{Source: web("i-1"), Text: []byte("new source")}); err != nil {
 		t.Fatal(err)
 	}
-	if ls.reserve.there() {
+	if ls.reserve.exists() {
 		t.Error("the reserve is still there")
 	}
 	d.set(func(d *fullDisk) { d.refuse = 100 })
@@ -268,7 +268,7 @@ func TestAppendOnFullDisk(t *testing.T) {
 	}
 	d.set(func(d *fullDisk) { d.refuse, d.free = 0, 1<<30 })
 	ls.tick()
-	if !ls.reserve.there() {
+	if !ls.reserve.exists() {
 		t.Error("the reserve was not made anew")
 	}
 	if err := l.Append(line("after")); err != nil {

@@ -20,34 +20,34 @@ type Log struct {
 	log  *slog.Logger
 	born uint64 // number of the first line that this daemon appended
 
-	mu       sync.Mutex // guards the fields below. The writer holds it for one write(2), readers for a copy.
-	segments []segment  // oldest first. Never changed in place because views share it. The last one is being written.
-	active   *os.File   // the last segment, nil before the first append
-	end      int64      // committed size of active. The size in segments is out of date.
-	sealed   []*os.File // full, not synced yet
-	dirty    bool       // active has unsynced bytes
-	newNames bool       // a segment was created or removed since the last sync
-	enc      *encoder
-	next     uint64 // sequence number of the next line
-	last     int64  // time of the last line, Unix nanoseconds
-	start    int64  // time of the first line of the active segment, 0 if it has none
-	fresh    bool   // the next append starts a segment, whatever the size of this one
-	rebooted bool   // the machine has rebooted since the last segment was created
-	damaged  bool   // the last bytes of the last segment could not be read
-	streams  map[streamKey]*stream
-	told     uint64            // lines up to this one are already recorded as dropped
-	index    *index            // index of the active segment
-	indexes  map[uint64]*index // indexes of some sealed segments, by first number
-	grown    chan struct{}     // closed by the next append, nil if no reader waits
-	closed   bool
+	mu           sync.Mutex // guards the fields below. The writer holds it for one write(2), readers for a copy.
+	segments     []segment  // oldest first. Never changed in place because views share it. The last one is being written.
+	active       *os.File   // the last segment, nil before the first append
+	end          int64      // committed size of active. The size in segments is out of date.
+	sealed       []*os.File // full, not synced yet
+	dirty        bool       // active has unsynced bytes
+	newNames     bool       // a segment was created or removed since the last sync
+	enc          *encoder
+	next         uint64 // sequence number of the next line
+	last         int64  // time of the last line, Unix nanoseconds
+	start        int64  // time of the first line of the active segment, 0 if it has none
+	startSegment bool   // the next append starts a segment, whatever the size of this one
+	rebooted     bool   // the machine has rebooted since the last segment was created
+	damaged      bool   // the last bytes of the last segment could not be read
+	streams      map[streamKey]*stream
+	recordedDrop uint64            // lines up to this one are already recorded as dropped
+	index        *index            // index of the active segment
+	indexes      map[uint64]*index // indexes of some sealed segments, by first number
+	grown        chan struct{}     // closed by the next append, nil if no reader waits
+	closed       bool
 
-	leaf   sync.Mutex            // held while a process is frozen or thawed. Guards the fields below. Taken before mu.
-	leaves map[leafKey]int       // number of frozen capture files per process
-	said   map[leafKey]time.Time // when the log last recorded that a process is frozen
+	leaf             sync.Mutex            // held while a process is frozen or thawed. Guards the fields below. Taken before mu.
+	leaves           map[leafKey]int       // number of frozen capture files per process
+	lastFreezeRecord map[leafKey]time.Time // when the log last recorded that a process is frozen
 
-	telling sync.Mutex // one record of dropped lines at a time. Taken before mu.
-	syncing sync.Mutex // one sync at a time. Taken before mu.
-	failed  error      // a sync failed, so nothing is punched any more. Guarded by syncing.
+	recordingMu sync.Mutex // one record of dropped lines at a time. Taken before mu.
+	syncing     sync.Mutex // one sync at a time. Taken before mu.
+	failed      error      // a sync failed, so nothing is punched any more. Guarded by syncing.
 }
 
 // segment is one segment file up to its committed size.
@@ -175,7 +175,7 @@ func (l *Log) append(es []Envelope, then func()) error {
 	buf := frames.Get().(*[]byte)
 	defer frames.Put(buf)
 	var err error
-	if l.active == nil || l.fresh || l.end >= l.logs.o.SegmentBytes {
+	if l.active == nil || l.startSegment || l.end >= l.logs.o.SegmentBytes {
 		err = l.appendNew(buf, clock, es)
 	} else {
 		err = l.appendActive(buf, clock, es)
@@ -209,7 +209,7 @@ func (l *Log) checkRanges(es []Envelope) error {
 			at = max(at, last.offset)
 		}
 		if e.From < at || e.To < e.From {
-			return fmt.Errorf("bytes %d to %d of %s are in the log already: it is at %d", e.From, e.To, key, at)
+			return fmt.Errorf("bytes %d to %d of %s are already in the log, which has all bytes up to %d", e.From, e.To, key, at)
 		}
 		at = e.To
 	}
@@ -246,7 +246,7 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 	path := filepath.Join(l.dir, segmentName(l.next))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("cannot make a segment: %w", err)
+		return fmt.Errorf("cannot create a segment: %w", err)
 	}
 	if err := l.writeAll(f, b, 0); err != nil {
 		return errors.Join(err, f.Close(), os.Remove(path))
@@ -257,7 +257,7 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 	if l.index != nil {
 		l.keepIndexLocked(l.index)
 	}
-	l.active, l.enc, l.fresh, l.newNames, l.start = f, enc, false, true, 0
+	l.active, l.enc, l.startSegment, l.newNames, l.start = f, enc, false, true, 0
 	l.index = &index{first: l.next}
 	// A new slice, because views share the old one.
 	segments := make([]segment, len(l.segments), len(l.segments)+1)
@@ -272,7 +272,7 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 }
 
 func (l *Log) checkpoint() checkpoint {
-	c := checkpoint{Next: l.next, Last: l.last, Boot: l.logs.boot, Told: l.told, Offsets: make(map[streamKey]int64, len(l.streams))}
+	c := checkpoint{Next: l.next, Last: l.last, Boot: l.logs.boot, RecordedDrop: l.recordedDrop, Offsets: make(map[streamKey]int64, len(l.streams))}
 	for k, s := range l.streams {
 		c.Offsets[k] = s.offset
 	}

@@ -23,10 +23,10 @@ func (l *Log) CaptureDir(instance string) string {
 // writing to them.
 func (l *Log) CreateCapture(instance, exec string) (out, err string, _ error) {
 	if e := errors.Join(checkName(instance), checkName(exec)); e != nil {
-		return "", "", fmt.Errorf("cannot make capture files of %q in %q: %w", exec, instance, e)
+		return "", "", fmt.Errorf("cannot create capture files for process %q of instance %q: %w", exec, instance, e)
 	}
 	if e := os.MkdirAll(l.CaptureDir(instance), 0o700); e != nil {
-		return "", "", fmt.Errorf("cannot make the capture folder: %w", e)
+		return "", "", fmt.Errorf("cannot create the capture folder: %w", e)
 	}
 	out, err = l.CapturePath(instance, exec, Out), l.CapturePath(instance, exec, Err)
 	for _, path := range []string{out, err} {
@@ -35,7 +35,7 @@ func (l *Log) CreateCapture(instance, exec string) (out, err string, _ error) {
 			e = f.Close()
 		}
 		if e != nil {
-			return "", "", fmt.Errorf("cannot make a capture file: %w", e)
+			return "", "", fmt.Errorf("cannot create a capture file: %w", e)
 		}
 	}
 	return out, err, nil
@@ -70,7 +70,7 @@ func (l *Log) RemoveCapture(instance string) error {
 	}
 	var err error
 	if unread := l.unread(instance); unread > 0 {
-		text := fmt.Sprintf("%d bytes that instance %s printed were removed unread", unread, instance)
+		text := fmt.Sprintf("%d bytes of output of instance %s were deleted before dewd read them", unread, instance)
 		err = l.Append(gapLine(Source{Type: sourceCell}, Loss{Bytes: unread, Cause: LostUnread}, text))
 	}
 	if e := os.RemoveAll(dir); e != nil {

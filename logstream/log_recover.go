@@ -13,11 +13,11 @@ import (
 // openLog restores a log's state from its last segment.
 func openLog(ls *Logs, dir string) (*Log, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "capture"), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the log folder: %w", err)
+		return nil, fmt.Errorf("cannot create the log folder: %w", err)
 	}
 	l := &Log{
 		logs: ls, dir: dir, log: ls.log.With("app", filepath.Base(dir)), next: 1,
-		enc: newEncoder(), streams: map[streamKey]*stream{}, leaves: map[leafKey]int{}, said: map[leafKey]time.Time{},
+		enc: newEncoder(), streams: map[streamKey]*stream{}, leaves: map[leafKey]int{}, lastFreezeRecord: map[leafKey]time.Time{},
 	}
 	segments, err := listSegments(dir)
 	if err != nil {
@@ -40,24 +40,24 @@ func openLog(ls *Logs, dir string) (*Log, error) {
 		segments = segments[:n]
 	}
 	l.segments = segments
-	if err := l.dropTold(); err != nil {
+	if err := l.removeRecorded(); err != nil {
 		return nil, err
 	}
 	l.born = l.next
-	return l, l.forgetGone()
+	return l, l.removeMissing()
 }
 
-// dropTold finishes the work of a killed daemon: it removes segments whose lines are
+// removeRecorded finishes the work of a killed daemon: it removes segments whose lines are
 // already recorded as dropped. Dropped lines without a record get one soon, because the
 // oldest segment and the last record say how many they are.
-func (l *Log) dropTold() error {
+func (l *Log) removeRecorded() error {
 	if len(l.segments) == 0 {
 		return nil
 	}
 	if l.index.old { // the old format does not say: earlier drops were recorded, or never will be
-		l.told = l.segments[0].first - 1
+		l.recordedDrop = l.segments[0].first - 1
 	}
-	for len(l.segments) > 1 && l.segments[1].first <= l.told+1 {
+	for len(l.segments) > 1 && l.segments[1].first <= l.recordedDrop+1 {
 		if err := os.Remove(filepath.Join(l.dir, segmentName(l.segments[0].first))); err != nil {
 			return fmt.Errorf("cannot remove an old segment: %w", err)
 		}
@@ -72,16 +72,16 @@ func (l *Log) discard(s segment, only bool) error {
 	path := filepath.Join(l.dir, segmentName(s.first))
 	if s.size <= blockSize {
 		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("cannot remove a torn segment: %w", err)
+			return fmt.Errorf("cannot remove an incomplete segment: %w", err)
 		}
 		return nil
 	}
 	if only {
-		return fmt.Errorf("segment %s is damaged at its beginning: move it away to go on without its lines", path)
+		return fmt.Errorf("the start of segment %s is damaged: to continue without its lines, move the file to another folder", path)
 	}
-	l.log.Error("a log segment is damaged at its beginning and was put aside", "segment", path+damagedSuffix)
+	l.log.Error("the start of a log segment is damaged; dewd renames the file", "segment", path+damagedSuffix)
 	if err := os.Rename(path, path+damagedSuffix); err != nil {
-		return fmt.Errorf("cannot put a damaged segment aside: %w", err)
+		return fmt.Errorf("cannot rename a damaged segment: %w", err)
 	}
 	return nil
 }
@@ -116,10 +116,10 @@ func (l *Log) recover(s segment) error {
 	}
 	st, err := scanSegment(f, s)
 	if err == nil && st.damaged {
-		l.log.Error("a log segment is damaged; reading goes on before the damage", "segment", f.Name(), "copy", setAside(f, s.size))
+		l.log.Error("a log segment is damaged; dewd continues after its last readable line", "segment", f.Name(), "copy", copyDamaged(f, s.size))
 	}
 	if err == nil && st.end < s.size {
-		l.log.Warn("cut off the torn end of a log segment", "segment", segmentName(s.first), "bytes", s.size-st.end)
+		l.log.Warn("removed the incomplete end of a log segment", "segment", segmentName(s.first), "bytes", s.size-st.end)
 		err = f.Truncate(st.end)
 	}
 	if err != nil {
@@ -131,18 +131,18 @@ func (l *Log) recover(s segment) error {
 	l.dirty = true // the previous daemon could have died before its sync
 	l.rebooted = st.boot != l.logs.boot
 	l.damaged = st.damaged
-	l.index, l.told = st.index, st.told
-	l.fresh = l.rebooted || st.dec.old
+	l.index, l.recordedDrop = st.index, st.recordedDrop
+	l.startSegment = l.rebooted || st.dec.old
 	for k, offset := range st.offsets {
 		l.streams[k] = &stream{offset: offset}
 	}
 	return nil
 }
 
-// setAside stores a copy of a damaged segment for inspection, because the bytes after
+// copyDamaged stores a copy of a damaged segment for inspection, because the bytes after
 // the damage are about to be truncated. It returns where the copy is or why there is
 // none. A log must open without it.
-func setAside(f *os.File, size int64) string {
+func copyDamaged(f *os.File, size int64) string {
 	path := f.Name() + damagedSuffix
 	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -157,16 +157,16 @@ func setAside(f *os.File, size int64) string {
 
 // segmentState is the state of a segment after reading all of it.
 type segmentState struct {
-	next    uint64
-	last    int64
-	began   int64 // time of its first line, 0 if it has none
-	boot    string
-	end     int64 // offset after the last whole frame
-	damaged bool  // the bytes after it were not torn by a kill
-	told    uint64
-	offsets map[streamKey]int64
-	dec     decoder
-	index   *index
+	next         uint64
+	last         int64
+	began        int64 // time of its first line, 0 if it has none
+	boot         string
+	end          int64 // offset after the last whole frame
+	damaged      bool  // the bytes after it were not torn by a kill
+	recordedDrop uint64
+	offsets      map[streamKey]int64
+	dec          decoder
+	index        *index
 }
 
 // scanSegment reads s. A torn end is not an error; a torn beginning is.
@@ -178,7 +178,7 @@ func scanSegment(f io.ReaderAt, s segment) (segmentState, error) {
 	}
 	old := r.format == oldFormat
 	st := segmentState{
-		next: c.Next, last: c.Last, boot: c.Boot, told: c.Told, offsets: c.Offsets, end: r.pos,
+		next: c.Next, last: c.Last, boot: c.Boot, recordedDrop: c.RecordedDrop, offsets: c.Offsets, end: r.pos,
 		dec: decoder{old: old}, index: &index{first: s.first, old: old},
 	}
 	return st, st.scan(&r)
@@ -199,14 +199,14 @@ func (st *segmentState) scan(r *segmentReader) error {
 			return err
 		}
 		if es, err = st.dec.batch(payload, es[:0]); err != nil {
-			return fmt.Errorf("a frame with a right checksum cannot be read: %w", err)
+			return fmt.Errorf("cannot decode a frame although its checksum is correct: %w", err)
 		}
-		st.take(es)
+		st.add(es)
 		st.end = r.pos
 	}
 }
 
-func (st *segmentState) take(es []Envelope) {
+func (st *segmentState) add(es []Envelope) {
 	for i := range es {
 		e := &es[i]
 		st.next, st.last = e.Seq+1, e.Time.UnixNano()
@@ -214,7 +214,7 @@ func (st *segmentState) take(es []Envelope) {
 			st.began = st.last
 		}
 		if e.Lost != nil && e.Lost.Cause == LostRetention {
-			st.told += uint64(e.Lost.Lines)
+			st.recordedDrop += uint64(e.Lost.Lines)
 		}
 		if e.captured() && (i+1 == len(es) || !sameStream(e, &es[i+1])) {
 			st.offsets[streamKey{e.Source.InstanceID, e.Exec, e.Stream}] = e.To
@@ -225,14 +225,14 @@ func (st *segmentState) take(es []Envelope) {
 // encoder returns an encoder that continues where the segment's writer stopped.
 func (st *segmentState) encoder() *encoder {
 	enc := newEncoder()
-	for i, s := range st.dec.speakers {
-		enc.places[s] = &place{id: i, to: st.dec.to[i]}
+	for i, s := range st.dec.entries {
+		enc.positions[s] = &dictPosition{id: i, to: st.dec.to[i]}
 	}
 	return enc
 }
 
-// forgetGone drops the offsets of capture files whose folder no longer exists.
-func (l *Log) forgetGone() error {
+// removeMissing drops the offsets of capture files whose folder no longer exists.
+func (l *Log) removeMissing() error {
 	instances, err := l.Captures()
 	if err != nil {
 		return err
@@ -249,9 +249,9 @@ func (l *Log) forgetGone() error {
 	return nil
 }
 
-// sayLosses writes one record of the lines that a power cut or the disk could have
+// recordLosses writes one record of the lines that a power cut or the disk could have
 // lost.
-func (l *Log) sayLosses() {
+func (l *Log) recordLosses() {
 	lost, text := Loss{Cause: LostPower}, "lines may be missing: the machine was restarted within a second of printing them"
 	switch {
 	case l.damaged:
@@ -260,6 +260,6 @@ func (l *Log) sayLosses() {
 		return
 	}
 	if err := l.Append(gapLine(Source{Type: sourceCell}, lost, text)); err != nil {
-		l.log.Error("cannot record what may be missing", "err", err)
+		l.log.Error("cannot record in the log that lines may be missing", "err", err)
 	}
 }

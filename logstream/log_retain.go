@@ -52,35 +52,35 @@ func (l *Log) remove(drop []segment) int64 {
 	return sizeOf(drop)
 }
 
-// sayDropped writes one gap record with the count of dropped lines to the log. The
+// recordDropped writes one gap record with the count of dropped lines to the log. The
 // record and the oldest segment together always say which drops have no record yet. So
 // if a daemon is killed in between, no drop is left out or recorded twice.
-func (l *Log) sayDropped() {
+func (l *Log) recordDropped() {
 	l.mu.Lock()
 	oldest := l.next
 	if len(l.segments) > 0 {
 		oldest = l.segments[0].first
 	}
 	l.mu.Unlock()
-	if err := l.tell(oldest); err != nil {
-		l.log.Warn("cannot record dropped lines yet", "err", err)
+	if err := l.recordDrop(oldest); err != nil {
+		l.log.Warn("cannot record dropped lines in the log yet", "err", err)
 	}
 }
 
-// tell records that the lines before oldest are dropped, unless earlier records already
+// recordDrop records that the lines before oldest are dropped, unless earlier records already
 // say so.
-func (l *Log) tell(oldest uint64) error {
-	l.telling.Lock()
-	defer l.telling.Unlock()
+func (l *Log) recordDrop(oldest uint64) error {
+	l.recordingMu.Lock()
+	defer l.recordingMu.Unlock()
 	l.mu.Lock()
-	told := l.told
+	recordedDrop := l.recordedDrop
 	l.mu.Unlock()
-	if oldest <= told+1 {
+	if oldest <= recordedDrop+1 {
 		return nil
 	}
-	lost := Loss{Lines: int64(oldest - 1 - told), Cause: LostRetention}
-	text := fmt.Sprintf("%s missing: dropped to keep the log within its bounds; the oldest line kept is number %d", howMany(lost.Lines), oldest)
-	return l.appendThen(func() { l.told = oldest - 1 }, gapLine(Source{Type: sourceCell}, lost, text))
+	lost := Loss{Lines: int64(oldest - 1 - recordedDrop), Cause: LostRetention}
+	text := fmt.Sprintf("%s missing: dropped to keep the log within its size and age limits; the oldest stored line is number %d", howMany(lost.Lines), oldest)
+	return l.appendThen(func() { l.recordedDrop = oldest - 1 }, gapLine(Source{Type: sourceCell}, lost, text))
 }
 
 // ageParts is the minimum number of segments that a log's maximum age is divided into.
@@ -88,12 +88,12 @@ func (l *Log) tell(oldest uint64) error {
 // ever.
 const ageParts = 8
 
-// part seals the active segment when its lines span one part of the age.
-func (l *Log) part(age time.Duration) {
+// sealByAge seals the active segment when its lines span one part of the age.
+func (l *Log) sealByAge(age time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.start != 0 && time.Now().UnixNano()-l.start > int64(age/ageParts) {
-		l.fresh = true
+		l.startSegment = true
 	}
 }
 
@@ -116,7 +116,7 @@ func (l *Log) expire(before time.Time) {
 		l.mu.Unlock()
 		return // trimmed since; the next run finds the rest
 	case l.last < before.UnixNano() && !l.onlyRecord():
-		l.fresh = true // the record of the drop starts a segment
+		l.startSegment = true // the record of the drop starts a segment
 	default:
 		upTo = v.segments[n].first
 	}
@@ -124,8 +124,8 @@ func (l *Log) expire(before time.Time) {
 	// Record the drop first: a recorded segment that still exists is removed at the
 	// next start. In the other order, the last segment would be removed before another
 	// one has the sequence numbers.
-	if err := l.tell(upTo); err != nil {
-		l.log.Warn("cannot record dropped lines yet", "err", err)
+	if err := l.recordDrop(upTo); err != nil {
+		l.log.Warn("cannot record dropped lines in the log yet", "err", err)
 		return
 	}
 	l.mu.Lock()
@@ -141,5 +141,5 @@ func (l *Log) expire(before time.Time) {
 // onlyRecord reports whether the log contains only the record of a drop. The caller
 // holds l.mu.
 func (l *Log) onlyRecord() bool {
-	return l.told > 0 && l.next-l.segments[0].first <= 1
+	return l.recordedDrop > 0 && l.next-l.segments[0].first <= 1
 }

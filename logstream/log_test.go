@@ -473,7 +473,7 @@ func TestVerifyNamesLosses(t *testing.T) {
 	if err != nil || r.Gaps != 5 || r.Lost != 15 {
 		t.Fatalf("report = %+v, %v", r, err)
 	}
-	if len(r.Missing) != 3 || r.Missing[0] != "line 3 tells of a loss: 3 lines are missing: damaged" {
+	if len(r.Missing) != 3 || r.Missing[0] != "line 3 records a loss: 3 lines are missing: damaged" {
 		t.Errorf("missing = %q, want the last three", r.Missing)
 	}
 }

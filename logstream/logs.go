@@ -100,8 +100,8 @@ type Logs struct {
 	dirs   map[string]int   // watched folders and their number of tails
 	closed bool
 
-	opening sync.Mutex // one recovery at a time. Taken before mu, never while mu is held.
-	room    sync.Mutex // one search for free space at a time. Held inside no other lock of this package but Tail.mu.
+	opening     sync.Mutex // one recovery at a time. Taken before mu, never while mu is held.
+	freeSpaceMu sync.Mutex // one search for free space at a time. Held inside no other lock of this package but Tail.mu.
 }
 
 // Open opens the logs under dir. It refuses a file system that cannot punch holes,
@@ -122,14 +122,14 @@ func open(dir string, o Options, d disk) (*Logs, error) {
 // prepare does everything except starting the goroutines.
 func prepare(dir string, o Options, d disk) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the log folder: %w", err)
+		return nil, fmt.Errorf("cannot create the log folder: %w", err)
 	}
 	if err := checkPunch(dir, d); err != nil {
 		return nil, err
 	}
 	_, size, err := d.space(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot measure the file system of %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot get the size of the file system of %s: %w", dir, err)
 	}
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -148,7 +148,7 @@ func prepare(dir string, o Options, d disk) (*Logs, error) {
 	if err := ls.ClearRemoved(); err != nil {
 		ls.log.Warn("cannot remove logs of deleted apps, trying again later", "err", err)
 	}
-	if err := ls.reserve.make(d); err != nil {
+	if err := ls.reserve.create(d); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
 	}
 	return ls, nil
@@ -189,7 +189,7 @@ func (ls *Logs) App(guid string) (*Log, error) {
 	ls.apps[guid] = l
 	ls.announce(l)
 	ls.mu.Unlock()
-	l.sayLosses()
+	l.recordLosses()
 	return l, nil
 }
 
@@ -324,7 +324,7 @@ func (ls *Logs) register(t *Tail) error {
 		return ErrClosed
 	}
 	if ls.tails[t.path] != nil {
-		return errors.New("it is followed already")
+		return errors.New("the capture file is already being read")
 	}
 	dir := filepath.Dir(t.path)
 	if ls.dirs[dir] == 0 {
@@ -374,7 +374,7 @@ func (ls *Logs) follow() {
 				return
 			}
 			// An overflow can lose events of any file, so check all of them.
-			ls.log.Warn("the watch on capture files stumbled; looking at all of them", "err", err)
+			ls.log.Warn("some events of capture files were lost; checking all capture files", "err", err)
 			for _, t := range ls.openTails() {
 				ls.queue.put(t)
 			}
@@ -397,7 +397,7 @@ func (ls *Logs) work() {
 // checkName refuses names that would point outside their folder.
 func checkName(name string) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
-		return errors.New("the name must be one path element without a dot in front")
+		return errors.New("the name must be a single path element and must not start with a dot")
 	}
 	return nil
 }

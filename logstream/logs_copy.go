@@ -84,7 +84,7 @@ func copyFrom(ctx context.Context, c *Cursor, each func(app string, es []Envelop
 			c, _ = c.Skip() // the log's own gap record says how many
 		case err != nil:
 			if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
-				c.log.log.Warn("the log is not copied any more", "err", err)
+				c.log.log.Warn("cannot copy the log any longer", "err", err)
 			}
 			return
 		}
@@ -131,16 +131,16 @@ func (j *journalCopy) write(app string, es []Envelope) {
 		if !utf8.ValidString(text) {
 			text = strings.ToValidUTF8(text, "\uFFFD") // the log itself has every byte
 		}
-		j.note(j.send(text, p, fields))
+		j.reportFailure(j.send(text, p, fields))
 	}
 }
 
-// note logs the first of consecutive failures.
-func (j *journalCopy) note(err error) {
+// reportFailure logs the first of consecutive failures.
+func (j *journalCopy) reportFailure(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil && !j.failed {
-		j.log.Warn("cannot copy log lines to the journal; they are in the apps' logs", "err", err)
+		j.log.Warn("cannot copy log lines to the journal; the app's log still has them", "err", err)
 	}
 	j.failed = err != nil
 }

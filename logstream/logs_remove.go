@@ -13,7 +13,7 @@ import (
 const removedPrefix = ".removed-"
 
 // ErrRemoved says that an app's log was removed with the app.
-var ErrRemoved = fmt.Errorf("%w: it was removed with its app", ErrClosed)
+var ErrRemoved = fmt.Errorf("%w: the log was deleted with its app", ErrClosed)
 
 // Remove closes the log of a deleted app and deletes all of its files. Readers get the
 // remaining lines and then ErrClosed. Remove can be repeated. If the daemon is killed
@@ -42,7 +42,7 @@ func (ls *Logs) Remove(app string) error {
 			}
 		}
 		if err := l.close(); err != nil {
-			l.log.Warn("cannot close a log that is removed", "err", err)
+			l.log.Warn("cannot close the log of a deleted app", "err", err)
 		}
 	}
 	// One rename decides: before it the log is complete, after it there is none.
@@ -67,14 +67,14 @@ func (ls *Logs) Sweep(keep func() (map[string]bool, error)) error {
 	}
 	kept, err := keep()
 	if err != nil {
-		return fmt.Errorf("cannot tell which logs to keep: %w", err)
+		return fmt.Errorf("cannot find out which apps exist: %w", err)
 	}
 	var errs []error
 	for _, app := range apps {
 		if kept[app] {
 			continue
 		}
-		ls.log.Info("removing the log of an app that is no more", "app", app)
+		ls.log.Info("removing the log of a deleted app", "app", app)
 		errs = append(errs, ls.Remove(app))
 	}
 	return errors.Join(errs...)
@@ -93,7 +93,7 @@ func (ls *Logs) ClearRemoved() error {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(ls.dir, e.Name())); err != nil {
-			errs = append(errs, fmt.Errorf("cannot finish the removal of a log: %w", err))
+			errs = append(errs, fmt.Errorf("cannot finish removing a log: %w", err))
 		}
 	}
 	return errors.Join(errs...)

@@ -95,9 +95,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// told reads the whole log. It returns the number of lines, the number of dropped lines
+// countLines reads the whole log. It returns the number of lines, the number of dropped lines
 // in the retention's records, and the first line's number.
-func told(t *testing.T, l *Log) (lines, lost int64, first uint64) {
+func countLines(t *testing.T, l *Log) (lines, lost int64, first uint64) {
 	t.Helper()
 	for _, e := range all(t, l.Cursor(0).UpTo(l.LastSeq())) {
 		lines++
@@ -132,13 +132,13 @@ func TestAge(t *testing.T) {
 		}
 	}
 	ls.retain()
-	lines, lost, first := told(t, l)
+	lines, lost, first := countLines(t, l)
 	if lost != int64(first-1) || lines+lost != int64(l.LastSeq()) || first < 200 || first > 241 {
 		t.Fatalf("%d lines from %d on, %d told as lost, of %d", lines, first, lost, l.LastSeq())
 	}
 	verify(t, l)
 	l.expire(now.Add(time.Hour)) // all lines are old
-	lines, lost, _ = told(t, l)
+	lines, lost, _ = countLines(t, l)
 	if lines != 1 || lost == 0 {
 		t.Errorf("%d lines, %d lost: want the record alone", lines, lost)
 	}
@@ -158,8 +158,8 @@ func TestAge(t *testing.T) {
 	ls = newLogs(t, dir, o)
 	l = newApp(t, ls)
 	verify(t, l)
-	if l.told != last-1 {
-		t.Errorf("told up to %d, want %d", l.told, last-1)
+	if l.recordedDrop != last-1 {
+		t.Errorf("told up to %d, want %d", l.recordedDrop, last-1)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestAgeOfSlowLogs(t *testing.T) {
 		}
 	}
 	add(24 * time.Hour)
-	l.part(8 * time.Hour)
+	l.sealByAge(8 * time.Hour)
 	add(30 * time.Minute)
 	if err := ls.Close(); err != nil {
 		t.Fatal(err)
@@ -192,14 +192,14 @@ func TestAgeOfSlowLogs(t *testing.T) {
 	}
 	l = newApp(t, ls)
 	ls.retain() // the first segment is dropped; the second spans less than an eighth of the age
-	lines, lost, first := told(t, l)
+	lines, lost, first := countLines(t, l)
 	if lines != 2 || lost != 1 || first != 2 {
 		t.Errorf("%d lines from %d on, %d told as lost; want the newer line and the record", lines, first, lost)
 	}
 	if n := len(l.view().segments); n != 1 {
 		t.Errorf("%d segments, want 1", n)
 	}
-	l.part(time.Hour)
+	l.sealByAge(time.Hour)
 	add(0)
 	if n := len(l.view().segments); n != 2 {
 		t.Errorf("%d segments, want that a new one began", n)
@@ -212,7 +212,7 @@ func TestAgeOfSlowLogs(t *testing.T) {
 
 // The daemon is killed right before or right after it writes the records. In the end
 // the records add up to the number of dropped lines.
-func TestDroppedIsToldOnce(t *testing.T) {
+func TestDroppedIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{true, false} {
 		dir := t.TempDir()
@@ -230,7 +230,7 @@ func TestDroppedIsToldOnce(t *testing.T) {
 			l.mu.Lock()
 			upTo := l.segments[4].first
 			l.mu.Unlock()
-			if err := l.tell(upTo); err != nil {
+			if err := l.recordDrop(upTo); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -239,9 +239,9 @@ func TestDroppedIsToldOnce(t *testing.T) {
 		}
 		ls = newLogs(t, dir, o)
 		l = newApp(t, ls)
-		l.sayDropped()
-		l.sayDropped()
-		lines, lost, first := told(t, l)
+		l.recordDropped()
+		l.recordDropped()
+		lines, lost, first := countLines(t, l)
 		if first == 1 || lost != int64(first-1) || lines+lost != int64(l.LastSeq()) {
 			t.Errorf("before %v: %d lines from %d on, %d told as lost, of %d", before, lines, first, lost, l.LastSeq())
 		}

@@ -46,12 +46,12 @@ func (ls *Logs) tick() {
 	ls.retain()
 	ls.renewReserve()
 	for _, l := range ls.openLogs() {
-		l.sayDropped()
+		l.recordDropped()
 	}
 	// A safety poll: a lost event, a failed append or a full disk delays a line by a
 	// second, not for ever.
 	for _, t := range ls.openTails() {
-		if t.needsLook() {
+		if t.needsCheck() {
 			ls.queue.put(t)
 		}
 	}
@@ -62,14 +62,14 @@ func (ls *Logs) tick() {
 func (ls *Logs) syncAndPunch(step int64) int64 {
 	for _, l := range ls.openLogs() {
 		if err := l.sync(); err != nil {
-			l.log.Error("cannot sync the log; capture files are kept whole", "err", err)
+			l.log.Error("cannot sync the log; capture files keep their disk space until it succeeds", "err", err)
 		}
 	}
 	var given int64
 	for _, t := range ls.openTails() {
 		n, err := t.punch(step)
 		if err != nil {
-			t.log.log.Error("cannot give back what was read", "capture", t.path, "err", err)
+			t.log.log.Error("cannot free the disk space of stored lines", "capture", t.path, "err", err)
 		}
 		given += n
 	}
@@ -78,14 +78,14 @@ func (ls *Logs) syncAndPunch(step int64) int64 {
 
 // renewReserve creates the reserve file again when there is space for it.
 func (ls *Logs) renewReserve() {
-	if ls.reserve.there() {
+	if ls.reserve.exists() {
 		return
 	}
 	free, _, err := ls.disk.space(ls.dir)
 	if err != nil || free < ls.o.Reserve+ls.reserve.size {
 		return
 	}
-	if err := ls.reserve.make(ls.disk); err != nil {
+	if err := ls.reserve.create(ls.disk); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
 	}
 }
@@ -103,10 +103,10 @@ func (ls *Logs) low() (free int64, low bool) {
 // then synced bytes in the capture files, then the oldest segments. It reports whether
 // it freed any.
 func (ls *Logs) makeRoom() bool {
-	ls.room.Lock()
-	defer ls.room.Unlock()
+	ls.freeSpaceMu.Lock()
+	defer ls.freeSpaceMu.Unlock()
 	if ls.reserve.release() {
-		ls.log.Warn("the disk is full: gave up the reserve to read the logs", "bytes", ls.reserve.size)
+		ls.log.Warn("the disk is full: released the reserved space to continue reading logs", "bytes", ls.reserve.size)
 		return true
 	}
 	return ls.syncAndPunch(blockSize) > 0 || ls.trimLargest() > 0
@@ -116,8 +116,8 @@ func (ls *Logs) makeRoom() bool {
 // capture files, then the oldest segments of the largest log, as far as needed. It adds
 // up the sizes of dropped segments, because a file system can free the space later.
 func (ls *Logs) clear() {
-	ls.room.Lock()
-	defer ls.room.Unlock()
+	ls.freeSpaceMu.Lock()
+	defer ls.freeSpaceMu.Unlock()
 	if free, _ := ls.low(); missing(free, ls.floor, ls.droppable()) == 0 {
 		return
 	}
@@ -162,11 +162,11 @@ func (ls *Logs) trimLargest() int64 {
 func (ls *Logs) retain() {
 	for _, l := range ls.openLogs() {
 		if ls.o.Age > 0 {
-			l.part(ls.o.Age)
+			l.sealByAge(ls.o.Age)
 			l.expire(time.Now().Add(-ls.o.Age))
 		}
 		if l.trim(ls.o.Retention) > 0 {
-			l.sayDropped()
+			l.recordDropped()
 		}
 	}
 }

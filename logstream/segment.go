@@ -21,7 +21,7 @@ import (
 // The first frame is a checkpoint: how far each capture file was read when the segment
 // was created. So recovery reads only the last segment. A batch names each source once
 // per segment. A line costs 4 to 6 bytes in addition to its text. Format 1 had no
-// losses in gap records and no Told in checkpoints.
+// losses in gap records and no RecordedDrop in checkpoints.
 const (
 	segmentMagic  = "dewseg\r\n"
 	segmentFormat = 2
@@ -48,11 +48,11 @@ var ErrNewerFormat = errors.New("written by a newer dewd")
 
 // errTorn says that the bytes at this position are not a whole frame, because a kill or
 // a power cut interrupted the write.
-var errTorn = errors.New("no whole frame")
+var errTorn = errors.New("incomplete frame")
 
 // errDamaged says that a frame is whole but its checksum is wrong. A kill cannot cause
 // that, only a power cut or the disk.
-var errDamaged = fmt.Errorf("%w: the checksum is wrong", errTorn)
+var errDamaged = fmt.Errorf("%w: wrong checksum", errTorn)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -66,11 +66,11 @@ func (k streamKey) String() string { return k.Instance + "/" + k.Exec + k.Stream
 
 // checkpoint is the state that a segment needs from the segments before it.
 type checkpoint struct {
-	Next    uint64 // sequence number of the segment's first line
-	Last    int64  // time of the line before it, Unix nanoseconds
-	Boot    string // the machine's boot ID when the segment was created
-	Told    uint64 // lines up to this one are recorded as dropped
-	Offsets map[streamKey]int64
+	Next         uint64 // sequence number of the segment's first line
+	Last         int64  // time of the line before it, Unix nanoseconds
+	Boot         string // the machine's boot ID when the segment was created
+	RecordedDrop uint64 // lines up to this one are recorded as dropped
+	Offsets      map[streamKey]int64
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
@@ -103,7 +103,7 @@ func readHeader(b []byte) (first uint64, format uint32, err error) {
 	}
 	format = binary.LittleEndian.Uint32(b[8:])
 	if f := format; f > segmentFormat {
-		return 0, 0, fmt.Errorf("%w (format %d, this one reads up to %d): start that dewd, or move the app's log folder away", ErrNewerFormat, f, segmentFormat)
+		return 0, 0, fmt.Errorf("%w (the segment has format %d, this dewd supports formats up to %d): start the newer dewd, or move the app's log folder to another place", ErrNewerFormat, f, segmentFormat)
 	}
 	if binary.LittleEndian.Uint32(b[24:]) != crc32.Checksum(b[:24], castagnoli) {
 		return 0, 0, errTorn
@@ -168,7 +168,7 @@ func appendCheckpoint(b []byte, c checkpoint) ([]byte, error) {
 		b = append(b, byte(k.Stream))
 		b = binary.AppendUvarint(b, uint64(offset))
 	}
-	b = binary.AppendUvarint(b, c.Told)
+	b = binary.AppendUvarint(b, c.RecordedDrop)
 	return b, endFrame(b, start)
 }
 
@@ -183,7 +183,7 @@ func decodeCheckpoint(payload []byte, format uint32) (checkpoint, error) {
 		c.Offsets[k] = r.int64()
 	}
 	if format > oldFormat {
-		c.Told = r.uvarint()
+		c.RecordedDrop = r.uvarint()
 	}
 	if r.bad || len(r.b) > 0 {
 		return checkpoint{}, errTorn
@@ -191,37 +191,37 @@ func decodeCheckpoint(payload []byte, format uint32) (checkpoint, error) {
 	return c, nil
 }
 
-// speaker is an entry of a segment's dictionary: a source and its exec.
-type speaker struct {
+// dictEntry is an entry of a segment's dictionary: a source and its exec.
+type dictEntry struct {
 	Source
 	Exec string
 }
 
-// place is a speaker's number in the dictionary and the offsets of its streams. With
+// dictPosition is an entry's number in the dictionary and the offsets of its streams. With
 // them, a range that follows the one before need not be written.
-type place struct {
+type dictPosition struct {
 	id int
 	to [tagStreamMask + 1]int64
 }
 
-var unplaced = [tagStreamMask + 1]int64{-1, -1, -1, -1}
+var unknownOffsets = [tagStreamMask + 1]int64{-1, -1, -1, -1}
 
 // encoder writes the batches of one segment.
 type encoder struct {
-	places map[speaker]*place
-	added  []speaker // added by the batch that is being written
+	positions map[dictEntry]*dictPosition
+	added     []dictEntry // added by the batch that is being written
 }
 
-func newEncoder() *encoder { return &encoder{places: map[speaker]*place{}} }
+func newEncoder() *encoder { return &encoder{positions: map[dictEntry]*dictPosition{}} }
 
 // rollback forgets the last batch, whose write failed. The stream offsets before it are
 // no longer known, so the next ranges are written in full.
 func (e *encoder) rollback() {
 	for _, s := range e.added {
-		delete(e.places, s)
+		delete(e.positions, s)
 	}
-	for _, p := range e.places {
-		p.to = unplaced
+	for _, p := range e.positions {
+		p.to = unknownOffsets
 	}
 	e.added = e.added[:0]
 }
@@ -235,29 +235,29 @@ func (e *encoder) batch(b []byte, first uint64, clock stamper, es []Envelope) ([
 	b = binary.AppendUvarint(b, first)
 	b = binary.AppendVarint(b, clock.last)
 	b = binary.AppendUvarint(b, uint64(len(es)))
-	var who speaker
-	var at *place
+	var who dictEntry
+	var at *dictPosition
 	for i := range es {
 		before := clock.last
 		delta := uint64(clock.stamp(es[i].Time) - before)
-		if next := (speaker{es[i].Source, es[i].Exec}); at == nil || next != who {
-			who, at = next, e.places[next]
+		if next := (dictEntry{es[i].Source, es[i].Exec}); at == nil || next != who {
+			who, at = next, e.positions[next]
 		}
 		b = e.record(b, &es[i], delta, &at)
 	}
 	return b, endFrame(b, start)
 }
 
-// record appends one line. A speaker that the dictionary lacks gets the next number,
+// record appends one line. An entry that the dictionary lacks gets the next number,
 // and its definition follows directly.
-func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **place) []byte {
+func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **dictPosition) []byte {
 	p := *at
-	fresh := p == nil
-	if fresh {
-		p = &place{id: len(e.places), to: unplaced}
+	isNew := p == nil
+	if isNew {
+		p = &dictPosition{id: len(e.positions), to: unknownOffsets}
 		*at = p
-		e.places[speaker{env.Source, env.Exec}] = p
-		e.added = append(e.added, speaker{env.Source, env.Exec})
+		e.positions[dictEntry{env.Source, env.Exec}] = p
+		e.added = append(e.added, dictEntry{env.Source, env.Exec})
 	}
 	stream := byte(env.Stream) & tagStreamMask
 	tag := stream | (byte(env.Flags)&tagFlagMask)<<tagFlagShift
@@ -271,7 +271,7 @@ func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **place) []by
 	}
 	b = append(b, tag)
 	b = binary.AppendUvarint(b, uint64(p.id))
-	if fresh {
+	if isNew {
 		b = appendString(b, env.Source.Type)
 		b = binary.AppendVarint(b, int64(env.Source.Index))
 		b = appendString(b, env.Source.InstanceID)
@@ -313,9 +313,9 @@ func impliedTo(e *Envelope) int64 {
 
 // decoder reads the batches of one segment, in order from the first.
 type decoder struct {
-	old      bool // the segment has the old format
-	speakers []speaker
-	to       [][tagStreamMask + 1]int64
+	old     bool // the segment has the old format
+	entries []dictEntry
+	to      [][tagStreamMask + 1]int64
 }
 
 // batch appends the payload's lines to es. Their texts alias the payload.
@@ -359,11 +359,11 @@ func readBatch(r *fieldReader, size int) (batch, error) {
 // line reads the next line of b into env. It returns false if r does not hold all of
 // the line; then it has changed only env and r.
 func (d *decoder) line(r *fieldReader, b *batch, env *Envelope) bool {
-	known := len(d.speakers)
+	known := len(d.entries)
 	env.Seq = b.seq
 	now := d.record(r, env, b.now)
 	if r.bad {
-		d.speakers, d.to = d.speakers[:known], d.to[:known]
+		d.entries, d.to = d.entries[:known], d.to[:known]
 		return false
 	}
 	b.seq, b.now, b.left = b.seq+1, now, b.left-1
@@ -373,18 +373,18 @@ func (d *decoder) line(r *fieldReader, b *batch, env *Envelope) bool {
 func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	tag := r.byte()
 	id := r.uvarint()
-	if id > uint64(len(d.speakers)) {
+	if id > uint64(len(d.entries)) {
 		r.bad = true
 		return before
 	}
-	if id == uint64(len(d.speakers)) {
+	if id == uint64(len(d.entries)) {
 		src := Source{Type: r.string(), Index: int(r.varint()), InstanceID: r.string()}
-		d.speakers = append(d.speakers, speaker{src, r.string()})
-		d.to = append(d.to, unplaced)
+		d.entries = append(d.entries, dictEntry{src, r.string()})
+		d.to = append(d.to, unknownOffsets)
 	}
 	now := before + r.int64()
 	stream := tag & tagStreamMask
-	env.Source, env.Exec = d.speakers[id].Source, d.speakers[id].Exec
+	env.Source, env.Exec = d.entries[id].Source, d.entries[id].Exec
 	env.Stream = Stream(stream)
 	env.Flags = Flags(tag >> tagFlagShift & tagFlagMask)
 	env.Time = time.Unix(0, now).UTC()

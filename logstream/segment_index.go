@@ -30,11 +30,11 @@ type index struct {
 // mark is a position between two frames, with the decoder state there. It is never
 // changed.
 type mark struct {
-	pos      int64
-	next     uint64 // number of the line after it
-	last     int64  // time of the line before it
-	speakers []speaker
-	to       [][tagStreamMask + 1]int64
+	pos     int64
+	next    uint64 // number of the line after it
+	last    int64  // time of the line before it
+	entries []dictEntry
+	to      [][tagStreamMask + 1]int64
 }
 
 // due reports whether a frame that starts at pos gets a mark.
@@ -42,11 +42,11 @@ func (x *index) due(pos int64) bool {
 	return len(x.marks) == 0 || pos-x.marks[len(x.marks)-1].pos >= markEvery
 }
 
-// add appends a mark. Marks share their speakers, because the speakers of a segment
+// add appends a mark. Marks share their entries, because the entries of a segment
 // only grow.
 func (x *index) add(m mark) {
-	if n := len(x.marks); n > 0 && len(x.marks[n-1].speakers) == len(m.speakers) {
-		m.speakers = x.marks[n-1].speakers
+	if n := len(x.marks); n > 0 && len(x.marks[n-1].entries) == len(m.entries) {
+		m.entries = x.marks[n-1].entries
 	}
 	x.marks = append(x.marks, m)
 }
@@ -62,26 +62,26 @@ func (x *index) before(reached func(mark) bool) (mark, bool) {
 
 // decoder returns a decoder that continues at the mark.
 func (m mark) decoder(old bool) decoder {
-	return decoder{old: old, speakers: m.speakers, to: m.to}.clone()
+	return decoder{old: old, entries: m.entries, to: m.to}.clone()
 }
 
 // clone returns an independent copy of the decoder.
 func (d decoder) clone() decoder {
-	return decoder{old: d.old, speakers: slices.Clip(d.speakers), to: slices.Clone(d.to)}
+	return decoder{old: d.old, entries: slices.Clip(d.entries), to: slices.Clone(d.to)}
 }
 
 // mark returns the encoder's current position as a mark.
 func (e *encoder) mark(pos int64, next uint64, last int64) mark {
-	m := mark{pos: pos, next: next, last: last, speakers: make([]speaker, len(e.places)), to: make([][tagStreamMask + 1]int64, len(e.places))}
-	for s, p := range e.places {
-		m.speakers[p.id], m.to[p.id] = s, p.to
+	m := mark{pos: pos, next: next, last: last, entries: make([]dictEntry, len(e.positions)), to: make([][tagStreamMask + 1]int64, len(e.positions))}
+	for s, p := range e.positions {
+		m.entries[p.id], m.to[p.id] = s, p.to
 	}
 	return m
 }
 
 // mark returns the decoder's current position as a mark.
 func (d *decoder) mark(pos int64, next uint64, last int64) mark {
-	return mark{pos: pos, next: next, last: last, speakers: slices.Clip(d.speakers), to: slices.Clone(d.to)}
+	return mark{pos: pos, next: next, last: last, entries: slices.Clip(d.entries), to: slices.Clone(d.to)}
 }
 
 // seek returns the last mark of s for which reached returns true, and whether s has the
@@ -164,7 +164,7 @@ func (l *Log) since(t time.Time) (*Cursor, error) {
 			continue // trimmed since
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot find a time in the log: %w", err)
+			return nil, fmt.Errorf("cannot find a line by time in the log: %w", err)
 		}
 		return c, nil
 	}
@@ -266,7 +266,7 @@ func (s *segmentReader) checkpoint(of segment) (checkpoint, error) {
 		return checkpoint{}, err
 	}
 	if first != of.first || c.Next != of.first {
-		return checkpoint{}, fmt.Errorf("segment %s says that it begins with line %d: it was renamed; move it away", segmentName(of.first), first)
+		return checkpoint{}, fmt.Errorf("segment %s starts with line %d, so its file was renamed: move the file to another folder", segmentName(of.first), first)
 	}
 	return c, nil
 }

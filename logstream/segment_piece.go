@@ -41,7 +41,7 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 	r := segmentReader{f: f, pos: c.pos, end: s.size, chunk: pieceSize, buf: c.piece.buf}
 	es := c.piece.lines[:0]
 	if r.pos == 0 {
-		err = c.enter(&r)
+		err = c.skipHeader(&r)
 	}
 	if err == nil {
 		es, err = c.readPiece(&r, es)
@@ -75,7 +75,7 @@ func (c *Cursor) readPiece(r *segmentReader, es []Envelope) ([]Envelope, error) 
 		var err error
 		es, err = c.decode(r, es)
 		c.pos = r.pos
-		es = append(es[:from], c.fresh(es[from:])...)
+		es = append(es[:from], c.selectWanted(es[from:])...)
 		if err != nil {
 			return es, err
 		}

@@ -50,7 +50,7 @@ func (l *Log) Verify(ctx context.Context) (Report, error) {
 		}
 	}
 	if c.next != 0 && c.next != v.next {
-		c.found("the log ends with line %d, not %d", c.next-1, v.next-1)
+		c.addProblem("the log ends with line %d, want %d", c.next-1, v.next-1)
 	}
 	c.report.Streams = len(c.streams)
 	return c.report, errors.Join(c.problems...)
@@ -70,7 +70,7 @@ func newChecker() checker {
 	return checker{offsets: map[streamKey]int64{}, streams: map[streamKey]bool{}}
 }
 
-func (c *checker) found(format string, args ...any) {
+func (c *checker) addProblem(format string, args ...any) {
 	if len(c.problems) < maxProblems {
 		c.problems = append(c.problems, fmt.Errorf(format, args...))
 	}
@@ -88,14 +88,14 @@ func (c *checker) segment(dir string, s segment) error {
 	r := segmentReader{f: f, end: s.size}
 	first, err := r.header()
 	if err == nil && first != s.first {
-		c.found("segment %s says that it begins with line %d", name, first)
+		c.addProblem("segment %s starts with line %d", name, first)
 	}
 	dec := decoder{old: r.format == oldFormat}
 	for n := 0; err == nil; n++ {
 		err = c.frame(&r, &dec, n)
 	}
 	if errors.Is(err, errTorn) {
-		c.found("segment %s is damaged at byte %d", name, r.pos)
+		c.addProblem("segment %s is damaged at byte %d", name, r.pos)
 		err = nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -135,11 +135,11 @@ func (c *checker) checkpoint(cp checkpoint) {
 		return
 	}
 	if cp.Next != c.next {
-		c.found("a segment begins with line %d, not %d", cp.Next, c.next)
+		c.addProblem("a segment starts with line %d, want %d", cp.Next, c.next)
 	}
 	for k, offset := range cp.Offsets {
 		if had, ok := c.offsets[k]; ok && had != offset {
-			c.found("%s: a segment begins at byte %d, the one before ended at %d", k, offset, had)
+			c.addProblem("%s: a segment starts at byte %d, but the segment before it ended at %d", k, offset, had)
 		}
 	}
 	c.next, c.last, c.offsets = cp.Next, cp.Last, cp.Offsets
@@ -147,10 +147,10 @@ func (c *checker) checkpoint(cp checkpoint) {
 
 func (c *checker) line(e *Envelope) {
 	if e.Seq != c.next {
-		c.found("line %d stands where line %d should", e.Seq, c.next)
+		c.addProblem("found line %d, want line %d", e.Seq, c.next)
 	}
 	if at := e.Time.UnixNano(); at <= c.last {
-		c.found("line %d is not later than the one before", e.Seq)
+		c.addProblem("the time of line %d is not later than that of the line before it", e.Seq)
 	}
 	c.next, c.last = e.Seq+1, e.Time.UnixNano()
 	c.report.Lines++
@@ -164,7 +164,7 @@ func (c *checker) line(e *Envelope) {
 	}
 	k := streamKey{e.Source.InstanceID, e.Exec, e.Stream}
 	if at, ok := c.offsets[k]; ok && at != e.From {
-		c.found("%s: line %d begins at byte %d, the one before ended at %d", k, e.Seq, e.From, at)
+		c.addProblem("%s: line %d starts at byte %d, but the line before it ended at %d", k, e.Seq, e.From, at)
 	}
 	c.offsets[k] = e.To
 	c.streams[k] = true
@@ -180,5 +180,5 @@ func (c *checker) gap(e *Envelope) {
 	if cause == LostRetention || cause == LostRate || len(c.report.Missing) == maxProblems {
 		return
 	}
-	c.report.Missing = append(c.report.Missing, fmt.Sprintf("line %d tells of a loss: %s", e.Seq, e.Text))
+	c.report.Missing = append(c.report.Missing, fmt.Sprintf("line %d records a loss: %s", e.Seq, e.Text))
 }

@@ -59,10 +59,10 @@ type Tail struct {
 	unsure    bool // an earlier daemon could have left the process frozen
 	warned    bool // a persistent error is already logged
 
-	tried  atomic.Int64 // size of the file when it was last read
-	again  atomic.Bool  // the syncer must check the file even if it has not grown
-	passed atomic.Int64 // bytes before this offset are in the log, or dropped
-	hurry  atomic.Bool  // Finish is waiting, so a worker stops its turn early
+	tried     atomic.Int64 // size of the file when it was last read
+	again     atomic.Bool  // the syncer must check the file even if it has not grown
+	passed    atomic.Int64 // bytes before this offset are in the log, or dropped
+	finishing atomic.Bool  // Finish is waiting, so a worker stops its turn early
 
 	holes   sync.Mutex // guards the fields below. Taken after mu.
 	file    *os.File   // nil after following has stopped. Set with both locks held.
@@ -91,7 +91,7 @@ func (t *Tail) open() error {
 		return err
 	}
 	if t.c.Stream != Out && t.c.Stream != Err {
-		return fmt.Errorf("there is no stream %d", t.c.Stream)
+		return fmt.Errorf("%d is not a valid stream", t.c.Stream)
 	}
 	// A worker can find the tail as soon as it is registered. It waits for this lock.
 	t.mu.Lock()
@@ -105,7 +105,7 @@ func (t *Tail) open() error {
 		return errors.Join(err, f.Close())
 	}
 	if err := t.begin(); err != nil {
-		t.letGo()
+		t.stop()
 		return err
 	}
 	return nil
@@ -126,7 +126,7 @@ func (t *Tail) begin() error {
 	last := t.log.last
 	t.log.mu.Unlock()
 	t.late = newSpan(t.log.offset(t.key), st.Size(), last, st.ModTime().UnixNano())
-	t.sayPaused()
+	t.recordPaused()
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (t *Tail) skipHole() error {
 	if err != nil || to <= from || !t.zero(from) {
 		return nil // without SEEK_DATA no hole can be detected
 	}
-	gap := gapLine(t.c.Source, Loss{Bytes: to - from, Cause: LostDamage}, fmt.Sprintf("%d bytes of %s are lost", to-from, t.key))
+	gap := gapLine(t.c.Source, Loss{Bytes: to - from, Cause: LostDamage}, fmt.Sprintf("%d bytes of the output of %s are lost", to-from, t.key))
 	gap.Stream, gap.Exec, gap.From, gap.To = t.c.Stream, t.c.Exec, from, to
 	return t.log.Append(gap)
 }
@@ -202,8 +202,8 @@ func (t *Tail) size() (int64, bool) {
 	return st.Size(), true
 }
 
-// needsLook reports to the syncer whether the file has grown unnoticed.
-func (t *Tail) needsLook() bool {
+// needsCheck reports to the syncer whether the file has grown unnoticed.
+func (t *Tail) needsCheck() bool {
 	size, ok := t.size()
 	return ok && (size != t.tried.Load() || t.again.Load())
 }
@@ -213,19 +213,19 @@ func (t *Tail) needsLook() bool {
 // thaw it. A process on a full disk stays frozen, because more output would break its
 // capture.
 func (t *Tail) Close() {
-	t.hurry.Store(true)
+	t.finishing.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.pressure(0); t.frozen != notFrozen && !p.full() {
 		t.freeze(notFrozen, p)
 	}
-	t.letGo()
+	t.stop()
 }
 
-// letGo stops the following. The caller holds t.mu.
-func (t *Tail) letGo() {
+// stop stops the following. The caller holds t.mu.
+func (t *Tail) stop() {
 	t.log.logs.unregister(t)
-	t.log.forgetLeaf(t)
+	t.log.removeLeaf(t)
 	t.frozen = notFrozen
 	t.holes.Lock()
 	defer t.holes.Unlock()
@@ -241,8 +241,8 @@ func (t *Tail) letGo() {
 // batch. The caller appends them together with the cause of the exit. Then the file is
 // no longer followed. After an error it still is, and the caller can call Finish again.
 func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
-	t.hurry.Store(true)
-	defer t.hurry.Store(false)
+	t.finishing.Store(true)
+	defer t.finishing.Store(false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file == nil {
@@ -264,7 +264,7 @@ func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot finish %s: %w", t.path, err)
 		}
-		t.letGo()
+		t.stop()
 		return last, nil
 	}
 }
@@ -274,7 +274,7 @@ func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
 func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 	size, ok := t.size()
 	if !ok {
-		return nil, errors.New("cannot get its size")
+		return nil, errors.New("cannot get the size of the file")
 	}
 	b, from, err := t.read(w, size)
 	if err != nil {
@@ -284,13 +284,13 @@ func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 	if len(b) < len(w.buf) || from+int64(len(b)) >= size {
 		how = ended
 	}
-	safe := t.pressure(size).mustGive()
+	safe := t.pressure(size).mustFree()
 	for {
 		es := t.cut(w, b, from, how)
 		used := usedBy(es, from)
 		b, from = b[used:], from+used
 		if len(b) == 0 && how == ended {
-			return keep(t.judge(w, es, true)), nil
+			return keep(t.applyLimit(w, es, true)), nil
 		}
 		if len(es) == 0 {
 			return nil, nil
@@ -342,18 +342,18 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		if len(es) == 0 {
 			break
 		}
-		if err := t.store(w, es, p.mustGive()); err != nil {
+		if err := t.store(w, es, p.mustFree()); err != nil {
 			return false, err
 		}
 		used := usedBy(es, from)
 		b, from = b[used:], from+used
-		if t.hurry.Load() {
+		if t.finishing.Load() {
 			t.again.Store(true) // in case finishing fails
 			return false, nil
 		}
 	}
 	more := len(b) < whole
-	if err := t.tellOver(w, p.mustGive()); err != nil {
+	if err := t.recordOver(w, p.mustFree()); err != nil {
 		return false, err
 	}
 	if !more {
@@ -371,7 +371,7 @@ func (t *Tail) read(w *workspace, size int64) ([]byte, int64, error) {
 	b := w.buf[:max(0, min(int64(len(w.buf)), size-from))]
 	n, err := t.file.ReadAt(b, from)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, from, fmt.Errorf("cannot read what was captured: %w", err)
+		return nil, from, fmt.Errorf("cannot read the capture file: %w", err)
 	}
 	return b[:n], from, nil
 }
@@ -394,7 +394,7 @@ func usedBy(es []Envelope, from int64) int64 {
 // store applies the limit to a batch and appends the lines that it admits.
 func (t *Tail) store(w *workspace, es []Envelope, safe bool) error {
 	passed, over := t.passed.Load(), t.over
-	es = t.judge(w, es, false)
+	es = t.applyLimit(w, es, false)
 	if len(es) == 0 {
 		return nil
 	}
@@ -412,11 +412,11 @@ func (t *Tail) append(es []Envelope, safe bool) error {
 	if err := t.log.Append(es...); err != nil || !safe {
 		return err
 	}
-	return t.giveBack()
+	return t.freeSynced()
 }
 
-// giveBack syncs the lines that were read and punches them out of the capture file.
-func (t *Tail) giveBack() error {
+// freeSynced syncs the lines that were read and punches them out of the capture file.
+func (t *Tail) freeSynced() error {
 	if err := t.log.sync(); err != nil {
 		return err
 	}
@@ -433,7 +433,7 @@ func (t *Tail) fail(err error) {
 	t.again.Store(true)
 	if !t.warned {
 		t.warned = true
-		t.log.log.Error("cannot read what a process prints; trying again every second", "capture", t.path, "err", err)
+		t.log.log.Error("cannot read the output of a process; trying again every second", "capture", t.path, "err", err)
 	}
 	if isFull(err) && t.frozen == notFrozen {
 		size, _ := t.size()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// sayEvery limits how often a log records that the same process is frozen. A process
+// recordInterval limits how often a log records that the same process is frozen. A process
 // that is frozen and thawed repeatedly must not fill its log with these records.
-const sayEvery = time.Minute
+const recordInterval = time.Minute
 
 // cause is why a process is frozen.
 type cause uint8
@@ -38,10 +38,10 @@ func (p pressure) low() bool { return p.free < p.reserve }
 // checks.
 func (p pressure) full() bool { return p.free < p.floor }
 
-// mustGive reports whether a capture file takes so much of a low disk that it must be
+// mustFree reports whether a capture file takes so much of a low disk that it must be
 // freed at once, without waiting for the syncer. On a full disk that old segments can
 // clear, that applies to any byte.
-func (p pressure) mustGive() bool {
+func (p pressure) mustFree() bool {
 	share := p.free / lowShare
 	if missing(p.free, p.floor, p.droppable) > 0 {
 		share = 0
@@ -57,7 +57,7 @@ func (p pressure) mustGive() bool {
 // there the next line could break its capture.
 func freezeFor(was cause, p pressure) cause {
 	switch {
-	case p.backlog > 0 && p.mustGive():
+	case p.backlog > 0 && p.mustFree():
 		return lowDisk
 	case p.backlog > p.limit:
 		return overBacklog
@@ -84,12 +84,12 @@ func missing(free, floor, droppable int64) int64 {
 	return floor - free
 }
 
-// sentence explains in the app's own log why its process is frozen.
-func (c cause) sentence(capture string, p pressure) string {
+// message explains in the app's own log why its process is frozen.
+func (c cause) message(capture string, p pressure) string {
 	if c == lowDisk {
-		return fmt.Sprintf("%s is frozen until its log is read: %d bytes are free on the disk of the logs, less than the reserve of %d", capture, p.free, p.reserve)
+		return fmt.Sprintf("%s is paused until its output is stored: the disk of the logs has %d free bytes, less than the reserve of %d", capture, p.free, p.reserve)
 	}
-	return fmt.Sprintf("%s is frozen until its log is read: %d bytes are unread, more than %d", capture, p.backlog, p.limit)
+	return fmt.Sprintf("%s is paused until its output is stored: %d bytes are waiting, more than the limit of %d", capture, p.backlog, p.limit)
 }
 
 // leafKey names a process. Its two capture files freeze the same one.
@@ -119,12 +119,12 @@ func (l *Log) setLeaf(t *Tail, want cause) error {
 	return nil
 }
 
-// forgetLeaf withdraws the freeze request of a tail that stops.
-func (l *Log) forgetLeaf(t *Tail) {
+// removeLeaf withdraws the freeze request of a tail that stops.
+func (l *Log) removeLeaf(t *Tail) {
 	l.leaf.Lock()
 	defer l.leaf.Unlock()
 	k := leafKey{t.key.Instance, t.key.Exec}
-	delete(l.said, k)
+	delete(l.lastFreezeRecord, k)
 	if t.frozen == notFrozen {
 		return
 	}
@@ -133,16 +133,16 @@ func (l *Log) forgetLeaf(t *Tail) {
 	}
 }
 
-// sayNow reports whether the log must record that a process is frozen. It returns false
+// recordDue reports whether the log must record that a process is frozen. It returns false
 // if a recent record exists for this capture file or the other.
-func (l *Log) sayNow(t *Tail) bool {
+func (l *Log) recordDue(t *Tail) bool {
 	l.leaf.Lock()
 	defer l.leaf.Unlock()
 	k := leafKey{t.key.Instance, t.key.Exec}
-	if last, ok := l.said[k]; ok && time.Since(last) < sayEvery {
+	if last, ok := l.lastFreezeRecord[k]; ok && time.Since(last) < recordInterval {
 		return false
 	}
-	l.said[k] = time.Now()
+	l.lastFreezeRecord[k] = time.Now()
 	return true
 }
 
@@ -189,7 +189,7 @@ func (t *Tail) drained() error {
 	// PID 1 of the instance counts read bytes that are not freed yet, and would pause
 	// the process again.
 	if p := t.pressure(t.tried.Load()); p.low() || p.held > t.log.logs.ceiling/2 {
-		err = t.giveBack()
+		err = t.freeSynced()
 	}
 	p := t.pressure(0)
 	if p.full() {
@@ -202,15 +202,15 @@ func (t *Tail) drained() error {
 	return err
 }
 
-// sayPaused records in the app's log, once per process, that the process was paused
+// recordPaused records in the app's log, once per process, that the process was paused
 // while no daemon ran.
-func (t *Tail) sayPaused() {
-	if !t.c.Paused || !t.log.sayNow(t) {
+func (t *Tail) recordPaused() {
+	if !t.c.Paused || !t.log.recordDue(t) {
 		return
 	}
 	text := fmt.Sprintf("%s/%d was paused while dewd was not running, because its output could not be stored; it continues once dewd has stored it", t.c.Source.Type, t.c.Source.Index)
 	if err := t.log.Append(cellLine(t.c.Source, text)); err != nil {
-		t.log.log.Warn("cannot say that a process was paused", "capture", t.path, "err", err)
+		t.log.log.Warn("cannot write to the app's log that a process was paused", "capture", t.path, "err", err)
 	}
 }
 
@@ -223,16 +223,16 @@ func (t *Tail) freeze(next cause, p pressure) {
 	if t.unsure || (was == notFrozen) != (next == notFrozen) {
 		if err := t.log.setLeaf(t, next); err != nil {
 			t.again.Store(true)
-			t.log.log.Warn("cannot freeze or thaw a process", "capture", t.path, "err", err)
+			t.log.log.Warn("cannot pause or continue a process", "capture", t.path, "err", err)
 			return
 		}
 	}
 	t.unsure, t.frozen = false, next
-	if was != notFrozen || next == notFrozen || !t.log.sayNow(t) {
+	if was != notFrozen || next == notFrozen || !t.log.recordDue(t) {
 		return
 	}
 	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
-	if err := t.log.Append(cellLine(t.c.Source, next.sentence(capture, p))); err != nil {
-		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)
+	if err := t.log.Append(cellLine(t.c.Source, next.message(capture, p))); err != nil {
+		t.log.log.Warn("cannot write to the app's log that a process is paused", "capture", t.path, "err", err)
 	}
 }

@@ -106,7 +106,7 @@ func TestBacklogFreezes(t *testing.T) {
 	for _, e := range take(t, l.Cursor(0), lines+1) {
 		if e.Source.Type == "CELL" {
 			said++
-			if want := "APP/PROC/WEB/3 is frozen until its log is read: 1200000 bytes are unread, more than 1048576"; string(e.Text) != want {
+			if want := "APP/PROC/WEB/3 is paused until its output is stored: 1200000 bytes are waiting, more than the limit of 1048576"; string(e.Text) != want {
 				t.Errorf("said %q, want %q", e.Text, want)
 			}
 		}
@@ -137,8 +137,8 @@ func TestLowDiskFreezes(t *testing.T) {
 			t.Errorf("%d bytes punched after %d syncs", d.punched, d.syncs)
 		}
 	}
-	if got := fmt.Sprint(leaf.calls); got != "[true false true false]" || tail.needsLook() {
-		t.Errorf("calls %s, to be looked at again: %v", got, tail.needsLook())
+	if got := fmt.Sprint(leaf.calls); got != "[true false true false]" || tail.needsCheck() {
+		t.Errorf("calls %s, to be looked at again: %v", got, tail.needsCheck())
 	}
 	if got := l.LastSeq(); got != 1+2*1025+1 {
 		t.Errorf("%d lines, want the printed ones and one sentence", got)
@@ -148,7 +148,7 @@ func TestLowDiskFreezes(t *testing.T) {
 
 // Bytes read from a process that prints in small amounts count until they are freed.
 // The syncer frees them in time for a process that prints little.
-func TestLowDiskGivesBackDrops(t *testing.T) {
+func TestLowDiskFreesDrops(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 64 << 20, size: 1 << 41}
 	l, tail, leaf, f := manual(t, d, Options{})
@@ -181,16 +181,16 @@ func TestFullDiskHolds(t *testing.T) {
 		put(t, f, strings.Repeat("x", 1023)+"\n")
 		tail.step()
 	}
-	if got := fmt.Sprint(leaf.calls); got != "[true]" || !tail.needsLook() {
-		t.Errorf("calls %s, to be looked at again: %v", got, tail.needsLook())
+	if got := fmt.Sprint(leaf.calls); got != "[true]" || !tail.needsCheck() {
+		t.Errorf("calls %s, to be looked at again: %v", got, tail.needsCheck())
 	}
 	if got := take(t, l.Cursor(0), 1)[0].Seq; got != 1 {
 		t.Errorf("the oldest line is %d", got)
 	}
 	d.free = l.logs.floor
 	tail.step()
-	if got := fmt.Sprint(leaf.calls); got != "[true false]" || tail.needsLook() {
-		t.Errorf("with room: calls %s, to be looked at again: %v", got, tail.needsLook())
+	if got := fmt.Sprint(leaf.calls); got != "[true false]" || tail.needsCheck() {
+		t.Errorf("with room: calls %s, to be looked at again: %v", got, tail.needsCheck())
 	}
 	verify(t, l)
 }
@@ -376,7 +376,7 @@ func TestFreezeFails(t *testing.T) {
 	}})
 	broken = errors.New("no freezer")
 	tail.step()
-	if !tail.needsLook() {
+	if !tail.needsCheck() {
 		t.Error("a process that may be frozen is not looked at again")
 	}
 	broken = nil
@@ -420,7 +420,7 @@ func TestCloseThaws(t *testing.T) {
 }
 
 // A process that is frozen and thawed repeatedly is recorded once.
-func TestFreezeIsSaidOnce(t *testing.T) {
+func TestFreezeIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{size: 1 << 41}
 	ls, err := prepare(t.TempDir(), Options{}, d.disk())
@@ -445,7 +445,7 @@ func TestFreezeIsSaidOnce(t *testing.T) {
 
 // A process that was found paused is recorded once, even with two capture files. It
 // continues when its output is stored and freed.
-func TestPausedProcessIsToldOnce(t *testing.T) {
+func TestPausedProcessIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 40, size: 1 << 41}
 	ls := newLogsOn(t, t.TempDir(), Options{Backlog: 1 << 20}, d.disk())

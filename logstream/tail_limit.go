@@ -17,10 +17,10 @@ const (
 type Limit struct {
 	rate int64
 
-	mu    sync.Mutex // guards the fields below
-	since int64      // when the current second started
-	left  int64      // remaining bytes of the second
-	shut  bool       // a line exceeded the limit in this second
+	mu       sync.Mutex // guards the fields below
+	since    int64      // when the current second started
+	left     int64      // remaining bytes of the second
+	exceeded bool       // a line exceeded the limit in this second
 }
 
 // NewLimit returns a limit. With 0 bytes per second no line is stored.
@@ -33,10 +33,10 @@ func (l *Limit) admit(at int64, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at >= l.since+int64(limitWindow) || at < l.since {
-		l.since, l.left, l.shut = at, l.rate, false
+		l.since, l.left, l.exceeded = at, l.rate, false
 	}
-	if l.shut || l.rate == 0 || int64(n) > l.left {
-		l.shut = true
+	if l.exceeded || l.rate == 0 || int64(n) > l.left {
+		l.exceeded = true
 		return false
 	}
 	l.left -= int64(n)
@@ -59,10 +59,10 @@ func (t *Tail) admit(e *Envelope, now int64) bool {
 	return t.c.Limit.admit(now, len(e.Text))
 }
 
-// judge removes the lines over the limit from a batch and puts a gap record in their
+// applyLimit removes the lines over the limit from a batch and puts a gap record in their
 // place. If all is set, the record of the last range is written at once. Otherwise it
 // waits until its second has passed.
-func (t *Tail) judge(w *workspace, es []Envelope, all bool) []Envelope {
+func (t *Tail) applyLimit(w *workspace, es []Envelope, all bool) []Envelope {
 	if t.c.Limit == nil {
 		return es
 	}
@@ -75,12 +75,12 @@ func (t *Tail) judge(w *workspace, es []Envelope, all bool) []Envelope {
 			continue
 		}
 		if t.over.lines > 0 {
-			out = append(out, t.overLine())
+			out = append(out, t.overRecord())
 		}
 		out = append(out, *e)
 	}
 	if o := t.over; o.lines > 0 && (all || o.to-o.from >= maxOver || now.Sub(o.since) >= limitWindow) {
-		out = append(out, t.overLine())
+		out = append(out, t.overRecord())
 	}
 	w.kept = out
 	return out
@@ -95,8 +95,8 @@ func (t *Tail) drop(e *Envelope, now time.Time) {
 	t.passed.Store(e.To)
 }
 
-// overLine is the record of the dropped range. It covers the range's bytes.
-func (t *Tail) overLine() Envelope {
+// overRecord is the record of the dropped range. It covers the range's bytes.
+func (t *Tail) overRecord() Envelope {
 	o := t.over
 	t.over = over{}
 	lost := Loss{Lines: o.lines, Bytes: o.to - o.from, Cause: LostRate}
@@ -114,14 +114,14 @@ func (t *Tail) overLine() Envelope {
 // dropped bytes after them.
 func (t *Tail) position() int64 { return max(t.log.offset(t.key), t.passed.Load()) }
 
-// tellOver writes the record of the dropped range to the log when its second has
+// recordOver writes the record of the dropped range to the log when its second has
 // passed, or at once if safe is set.
-func (t *Tail) tellOver(w *workspace, safe bool) error {
+func (t *Tail) recordOver(w *workspace, safe bool) error {
 	if t.over.lines == 0 {
 		return nil
 	}
 	o := t.over
-	es := t.judge(w, nil, safe)
+	es := t.applyLimit(w, nil, safe)
 	if len(es) == 0 {
 		return nil
 	}

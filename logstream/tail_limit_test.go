@@ -216,7 +216,7 @@ func TestOldFormat(t *testing.T) {
 	}
 	ls := newLogs(t, dir, Options{})
 	l := newApp(t, ls)
-	l.sayDropped()
+	l.recordDropped()
 	if err := l.Append(line("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestOldFormat(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	verify(t, l)
-	if l.told != 4 {
-		t.Errorf("told up to %d, want 4: the old log did not say", l.told)
+	if l.recordedDrop != 4 {
+		t.Errorf("told up to %d, want 4: the old log did not say", l.recordedDrop)
 	}
 }

@@ -23,10 +23,10 @@ import (
 func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Notice) (mail delivery.Mail, err error) {
 	var t Template
 	err = s.c.DB.View(func(tx *store.Tx) error {
-		if err := s.wanted(tx, m, n); err != nil {
+		if err := s.checkSubscribed(tx, m, n); err != nil {
 			return err
 		}
-		t, err = s.chosen(tx, n)
+		t, err = s.templateFor(tx, n)
 		return err
 	})
 	if err != nil {
@@ -44,57 +44,57 @@ func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Not
 		return mail, err
 	}
 	if err := renderMail(&mail, t, p); err != nil {
-		s.log.Warn("a template cannot be filled in; the default one is taken", "template", t.ID, "message", m.ID, "err", err)
+		s.log.Warn("cannot render a template; using the default template", "template", t.ID, "message", m.ID, "err", err)
 		return mail, renderMail(&mail, fallback(n), p)
 	}
 	return mail, nil
 }
 
-// wanted returns ErrUnsubscribed if a user unsubscribed from the notification. It uses
-// the current setting of whether a kind is critical.
-func (s *composer) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
+// checkSubscribed returns ErrUnsubscribed if a user unsubscribed from the notification.
+// It uses the current setting of whether a kind is critical.
+func (s *composer) checkSubscribed(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	if n.Version == delivery.V2 {
-		return s.wanted2(tx, m, n)
+		return s.checkSubscribedV2(tx, m, n)
 	}
-	k, err := orNone(s.shelves.kinds.With(tx).Get(keyOf(n.Client, n.Kind)))
+	k, err := ignoreNotFound(s.buckets.kinds.With(tx).Get(keyOf(n.Client, n.Kind)))
 	if err != nil {
 		return fmt.Errorf("cannot read notification %s of client %s: %w", n.Kind, n.Client, err)
 	}
 	if k.Critical || m.User == "" {
 		return nil
 	}
-	silent, err := s.isSilent(tx, m.User)
+	onlyCritical, err := s.wantsOnlyCritical(tx, m.User)
 	if err != nil {
 		return err
 	}
-	left, err := s.hasLeft(tx, unsubscription{m.User, n.Client, n.Kind})
+	unsubscribed, err := s.hasUnsubscribed(tx, unsubscription{m.User, n.Client, n.Kind})
 	if err != nil {
 		return err
 	}
-	if silent || left {
+	if onlyCritical || unsubscribed {
 		return delivery.ErrUnsubscribed
 	}
 	return nil
 }
 
-// chosen returns the template of a notice: its own, the kind's, the client's, or the
-// default one. The default one also replaces a deleted template.
-func (s *composer) chosen(tx *store.Tx, n delivery.Notice) (Template, error) {
+// templateFor returns the template of a notice: its own, the kind's, the client's, or
+// the default one. The default one also replaces a deleted template.
+func (s *composer) templateFor(tx *store.Tx, n delivery.Notice) (Template, error) {
 	if n.Version == delivery.V2 {
-		return s.chosen2(tx, n)
+		return s.templateForV2(tx, n)
 	}
-	k, err := orNone(s.shelves.kinds.With(tx).Get(keyOf(n.Client, n.Kind)))
+	k, err := ignoreNotFound(s.buckets.kinds.With(tx).Get(keyOf(n.Client, n.Kind)))
 	if err != nil {
 		return Template{}, fmt.Errorf("cannot read notification %s of client %s: %w", n.Kind, n.Client, err)
 	}
-	c, err := orNone(s.shelves.clients.With(tx).Get(keyOf(n.Client)))
+	c, err := ignoreNotFound(s.buckets.clients.With(tx).Get(keyOf(n.Client)))
 	if err != nil {
 		return Template{}, fmt.Errorf("cannot read client %s: %w", n.Client, err)
 	}
-	shelf := s.shelves.templates.With(tx)
-	t, err := s.template(shelf, cmp.Or(n.Template, k.Template, c.Template, defaultTemplate))
+	bucket := s.buckets.templates.With(tx)
+	t, err := s.template(bucket, cmp.Or(n.Template, k.Template, c.Template, defaultTemplate))
 	if _, gone := errors.AsType[*problem](err); gone {
-		return s.template(shelf, defaultTemplate)
+		return s.template(bucket, defaultTemplate)
 	}
 	return t, err
 }

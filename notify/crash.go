@@ -46,28 +46,28 @@ type Crashes struct {
 	directory delivery.Directory
 	queue     *delivery.Queue
 	log       *slog.Logger
-	news      chan Crash
+	pending   chan Crash
 }
 
 // watched is an app with crash notifications.
 type watched struct {
 	App   string    `json:"app"`
 	Since time.Time `json:"since"`
-	// Told lists the instances whose crash was already reported, newest last, because
-	// crash records can arrive more than once.
-	Told []string `json:"told,omitempty"`
+	// Reported lists the instances whose crash was already reported, newest last,
+	// because crash records can arrive more than once.
+	Reported []string `json:"told,omitempty"`
 }
 
 const (
-	maxTold   = 100 // the maximum number of records of a slot
-	crashRoom = 256 // crashes that wait to be reported
+	maxReported = 100 // the maximum number of records of a slot
+	maxPending  = 256 // crashes that wait to be reported
 )
 
 // NewCrashes returns the Crashes with the settings stored in db.
 func NewCrashes(db *store.DB, reg *registry.Registry, directory delivery.Directory, queue *delivery.Queue, log *slog.Logger) *Crashes {
 	return &Crashes{
 		db: db, watched: store.In[watched](db, "crash mails"), registry: reg, directory: directory, queue: queue, log: log,
-		news: make(chan Crash, crashRoom),
+		pending: make(chan Crash, maxPending),
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Crashes) Enabled(guid string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot read whether to send mails about crashes of app %s: %w", guid, err)
+		return false, fmt.Errorf("cannot read the crash notification setting of app %s: %w", guid, err)
 	}
 	return true, nil
 }
@@ -96,18 +96,18 @@ func (c *Crashes) Set(guid string, enabled bool) error {
 		return ws.Put(guid, watched{App: guid, Since: time.Now()})
 	})
 	if err != nil {
-		return fmt.Errorf("cannot switch the mails about crashes of app %s: %w", guid, err)
+		return fmt.Errorf("cannot store the crash notification setting of app %s: %w", guid, err)
 	}
 	return nil
 }
 
-// Heard queues a crash. It never blocks: if too many crashes arrive at once, it drops
+// Enqueue queues a crash. It never blocks: if too many crashes arrive at once, it drops
 // some.
-func (c *Crashes) Heard(crash Crash) {
+func (c *Crashes) Enqueue(crash Crash) {
 	select {
-	case c.news <- crash:
+	case c.pending <- crash:
 	default:
-		c.log.Warn("too many crashes at once, one is not told by mail", "app", crash.App, "instance", crash.Instance)
+		c.log.Warn("too many crashes at the same time; no mail is sent about this crash", "app", crash.App, "instance", crash.Instance)
 	}
 }
 
@@ -115,9 +115,9 @@ func (c *Crashes) Heard(crash Crash) {
 func (c *Crashes) Run(ctx context.Context) error {
 	for {
 		select {
-		case crash := <-c.news:
-			if err := c.tell(ctx, crash); err != nil && ctx.Err() == nil {
-				c.log.Error("cannot tell a crash by mail", "app", crash.App, "instance", crash.Instance, "err", err)
+		case crash := <-c.pending:
+			if err := c.notify(ctx, crash); err != nil && ctx.Err() == nil {
+				c.log.Error("cannot send mails about a crash", "app", crash.App, "instance", crash.Instance, "err", err)
 			}
 		case <-ctx.Done():
 			return nil
@@ -125,9 +125,9 @@ func (c *Crashes) Run(ctx context.Context) error {
 	}
 }
 
-// concerned returns the users of a space, or the administrators if the space has no
+// recipients returns the users of a space, or the administrators if the space has no
 // users. A machine with a single user has no roles.
-func (c *Crashes) concerned(ctx context.Context, space delivery.Audience) (people []delivery.Person, err error) {
+func (c *Crashes) recipients(ctx context.Context, space delivery.Audience) (people []delivery.Person, err error) {
 	for p, err := range space.People {
 		if err != nil {
 			return nil, err
@@ -150,15 +150,15 @@ func (c *Crashes) concerned(ctx context.Context, space delivery.Audience) (peopl
 	return people, nil
 }
 
-// worthTelling selects crashes of a crash loop: the 1st, 2nd, 4th, 8th, ... in a row,
+// shouldNotify selects crashes of a crash loop: the 1st, 2nd, 4th, 8th, ... in a row,
 // and the last.
-func worthTelling(c Crash) bool {
+func shouldNotify(c Crash) bool {
 	return c.GivenUp || c.Count&(c.Count-1) == 0
 }
 
-// tell enqueues the mails about a crash, once.
-func (c *Crashes) tell(ctx context.Context, crash Crash) error {
-	if on, err := c.Enabled(crash.App); err != nil || !on || !worthTelling(crash) {
+// notify enqueues the mails about a crash, once.
+func (c *Crashes) notify(ctx context.Context, crash Crash) error {
+	if on, err := c.Enabled(crash.App); err != nil || !on || !shouldNotify(crash) {
 		return err
 	}
 	a, err := c.registry.App(crash.App)
@@ -172,7 +172,7 @@ func (c *Crashes) tell(ctx context.Context, crash Crash) error {
 	if err != nil {
 		return err
 	}
-	people, err := c.concerned(ctx, audience)
+	people, err := c.recipients(ctx, audience)
 	if err != nil {
 		return err
 	}
@@ -180,14 +180,14 @@ func (c *Crashes) tell(ctx context.Context, crash Crash) error {
 	n.Space, n.Org = audience.Space, audience.Org
 	return c.db.Update(func(tx *store.Tx) error {
 		w, err := c.watched.With(tx).Get(crash.App)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (crash.At.Before(w.Since) || slices.Contains(w.Told, crash.Instance)) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (crash.At.Before(w.Since) || slices.Contains(w.Reported, crash.Instance)) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		w.Told = append(w.Told, crash.Instance)
-		w.Told = w.Told[max(0, len(w.Told)-maxTold):]
+		w.Reported = append(w.Reported, crash.Instance)
+		w.Reported = w.Reported[max(0, len(w.Reported)-maxReported):]
 		if err := c.watched.With(tx).Put(crash.App, w); err != nil {
 			return err
 		}
@@ -197,14 +197,14 @@ func (c *Crashes) tell(ctx context.Context, crash Crash) error {
 }
 
 func crashNotice(a app.App, c Crash) delivery.Notice {
-	next := "Another instance starts at once."
+	next := "dew starts another instance immediately."
 	switch {
 	case c.GivenUp:
-		next = "It has crashed too often and is not started again: dew restart " + a.Name + " tries once more."
+		next = "dew does not start the instance again, because it crashed too often. To start it again, run: dew restart " + a.Name
 	case c.NextStart.After(c.At.Add(time.Second)):
-		next = "Another instance starts at " + c.NextStart.UTC().Format(time.RFC3339) + "."
+		next = "dew starts another instance at " + c.NextStart.UTC().Format(time.RFC3339) + "."
 	}
-	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nSee more with: dew crashes %s\n",
+	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nFor details, run: dew crashes %s\n",
 		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), ordinal(c.Count), c.Description, next, a.Name)
 	return delivery.Notice{
 		Version: delivery.V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,

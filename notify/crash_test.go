@@ -42,7 +42,7 @@ func each(people []delivery.Person) func(yield func(delivery.Person, error) bool
 }
 
 // If no user has a role in the space, the administrators are notified.
-func TestCrashesToldAdmins(t *testing.T) {
+func TestCrashesAreReportedToAdmins(t *testing.T) {
 	c, q, a := newCrashes(t)
 	c.directory = placeDirectory{admins: people(3)}
 	if err := c.Set(a.GUID, true); err != nil {
@@ -72,7 +72,7 @@ func newCrashes(t testing.TB) (*Crashes, *delivery.Queue, app.App) {
 
 func crashed(t testing.TB, c *Crashes, crash Crash) {
 	t.Helper()
-	if err := c.tell(t.Context(), crash); err != nil {
+	if err := c.notify(t.Context(), crash); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +87,7 @@ func waitingMessages(t testing.TB, q *delivery.Queue) int {
 }
 
 // If enabled, each crash is reported once to all users of the space.
-func TestCrashesTold(t *testing.T) {
+func TestCrashesAreReported(t *testing.T) {
 	c, q, a := newCrashes(t)
 	crash := Crash{App: a.GUID, Instance: "i-1", Type: "web", Description: "APP/PROC/WEB: Exited with status 1", Count: 1, At: time.Now()}
 	crashed(t, c, crash)
@@ -115,7 +115,7 @@ func TestCrashesTold(t *testing.T) {
 	}
 	n := ns[0]
 	if n.Client != PlatformClient || n.Kind != KindCrash || n.Subject != "App shop crashed" || n.Space.Name != "dev" ||
-		!strings.Contains(n.Text, "APP/PROC/WEB: Exited with status 1") || !strings.Contains(n.Text, "starts at once") {
+		!strings.Contains(n.Text, "APP/PROC/WEB: Exited with status 1") || !strings.Contains(n.Text, "dew starts another instance immediately") {
 		t.Errorf("notice = %+v", n)
 	}
 	if err := c.Set(a.GUID, false); err != nil {
@@ -131,23 +131,23 @@ func TestCrashesTold(t *testing.T) {
 	}
 }
 
-func TestCrashLoopsAreThinned(t *testing.T) {
-	var told []int
+func TestCrashLoopsAreReportedRarely(t *testing.T) {
+	var reported []int
 	for n := 1; n <= 40; n++ {
-		if worthTelling(Crash{Count: n}) {
-			told = append(told, n)
+		if shouldNotify(Crash{Count: n}) {
+			reported = append(reported, n)
 		}
 	}
-	if len(told) != 6 || told[5] != 32 {
-		t.Errorf("told = %v, want 1 2 4 8 16 32", told)
+	if len(reported) != 6 || reported[5] != 32 {
+		t.Errorf("told = %v, want 1 2 4 8 16 32", reported)
 	}
-	if !worthTelling(Crash{Count: 200, GivenUp: true}) {
+	if !shouldNotify(Crash{Count: 200, GivenUp: true}) {
 		t.Error("the end is not told")
 	}
 }
 
 // A deleted app is no longer watched.
-func TestCrashOfAnAppThatIsGone(t *testing.T) {
+func TestCrashOfADeletedApp(t *testing.T) {
 	c, _, _ := newCrashes(t)
 	if err := c.Set("gone", true); err != nil {
 		t.Fatal(err)

@@ -81,8 +81,8 @@ const (
 	reasonOther    = "token is invalid"
 )
 
-// refusal returns the error for a token that was rejected because of err.
-func refusal(version int, token string, err error) error {
+// tokenError returns the error for a token that was rejected because of err.
+func tokenError(version int, token string, err error) error {
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return unauthorized(reasonExpired)
@@ -91,7 +91,7 @@ func refusal(version int, token string, err error) error {
 	case errors.Is(err, auth.ErrInvalidToken) && version == delivery.V2:
 		return unauthorized(reasonCorrupt)
 	case errors.Is(err, auth.ErrInvalidToken):
-		return unauthorized(flaw(token, err))
+		return unauthorized(tokenProblem(token, err))
 	}
 	return fmt.Errorf("cannot verify a token: %w", err)
 }
@@ -102,8 +102,8 @@ type tokenHeader struct {
 	Kid string `json:"kid"`
 }
 
-// flaw returns the reason why a token is invalid.
-func flaw(token string, err error) string {
+// tokenProblem returns the reason why a token is invalid.
+func tokenProblem(token string, err error) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return reasonSegments

@@ -51,9 +51,9 @@ type httpWorld struct {
 	tokens map[string]string // of clients, by id
 }
 
-// begun has the files that a first start leaves. All tests start with a copy, because
-// generating a key and hashing a password take longer than most tests.
-var begun = sync.OnceValue(func() map[string][]byte {
+// initialFiles has the files that a first start leaves. All tests start with a copy,
+// because generating a key and hashing a password take longer than most tests.
+var initialFiles = sync.OnceValue(func() map[string][]byte {
 	dir, err := os.MkdirTemp("", "dew-notify-")
 	if err != nil {
 		panic(err)
@@ -95,7 +95,7 @@ func authConfig(db *store.DB, dir string) auth.Config {
 func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 	t.Helper()
 	dir := t.TempDir()
-	for name, data := range begun() {
+	for name, data := range initialFiles() {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
 			t.Fatal(err)
@@ -147,11 +147,11 @@ func (w *httpWorld) grant(id string) string {
 	return out.Token
 }
 
-// as returns the token of a client that has only these scopes from now on. Changing a
-// client is faster than creating one.
-func (w *httpWorld) as(id string, scopes ...string) string {
+// clientWith returns the token of a client that has only these scopes from now on.
+// Changing a client is faster than creating one.
+func (w *httpWorld) clientWith(id string, scopes ...string) string {
 	w.t.Helper()
-	token := w.client(id, append(slices.Clone(every), scopeEverything)...)
+	token := w.client(id, append(slices.Clone(allScopes), scopeEverything)...)
 	testkit.Must(w.auth.Accounts().UpdateClient(id, func(c *auth.Client) error {
 		c.Authorities = scopes
 		return nil
@@ -159,8 +159,8 @@ func (w *httpWorld) as(id string, scopes ...string) string {
 	return token
 }
 
-// every is all scopes of the service.
-var every = []string{
+// allScopes is all scopes of the service.
+var allScopes = []string{
 	ScopeWrite, ScopeManage, ScopeAdmin, ScopeCritical, ScopeEmails, ScopeTemplatesRead, ScopeTemplatesWrite,
 	ScopePrefsRead, ScopePrefsWrite, ScopePrefsAdmin,
 }
@@ -168,7 +168,7 @@ var every = []string{
 // sender returns the token of a client with all scopes except those of administrators.
 func (w *httpWorld) sender() string {
 	var scopes []string
-	for _, s := range every {
+	for _, s := range allScopes {
 		if s != ScopeAdmin {
 			scopes = append(scopes, s)
 		}
@@ -185,8 +185,8 @@ func (w *httpWorld) user(name string, groups ...string) (guid, token string) {
 	return u.GUID, testkit.Must(w.auth.UserToken(name))(w.t)
 }
 
-// resigned returns a token with other claims or another header and a valid signature.
-func (w *httpWorld) resigned(token string, change func(t *jwt.Token, c jwt.MapClaims)) string {
+// signWith returns a token with other claims or another header and a valid signature.
+func (w *httpWorld) signWith(token string, change func(t *jwt.Token, c jwt.MapClaims)) string {
 	w.t.Helper()
 	claims := jwt.MapClaims{}
 	parsed, _, err := jwt.NewParser().ParseUnverified(token, claims)
@@ -201,7 +201,7 @@ func (w *httpWorld) resigned(token string, change func(t *jwt.Token, c jwt.MapCl
 
 func signingKey(t testing.TB) *rsa.PrivateKey {
 	t.Helper()
-	for name, data := range begun() {
+	for name, data := range initialFiles() {
 		if strings.HasPrefix(name, "keys/token-") {
 			return testkit.Must(jwt.ParseRSAPrivateKeyFromPEM(data))(t)
 		}
@@ -256,8 +256,8 @@ func (g got) want(t testing.TB, what string, code int, body string) {
 	}
 }
 
-// refused returns the body of an error.
-func refused(message string) string {
+// errorJSON returns the body of an error.
+func errorJSON(message string) string {
 	raw, err := json.Marshal(errorBody{Errors: []string{message}})
 	if err != nil {
 		panic(err)
@@ -308,8 +308,8 @@ func (w *httpWorld) mails(to string) (mails []delivery.Mail, problems []error) {
 	return mails, problems
 }
 
-// again gets a new token for an existing client.
-func (w *httpWorld) again(id string) string {
+// newToken gets a new token for an existing client.
+func (w *httpWorld) newToken(id string) string {
 	w.t.Helper()
 	if token, ok := w.tokens[id]; ok {
 		return token

@@ -37,25 +37,25 @@ type Kind struct {
 // kinds over HTTP.
 const PlatformClient = "dew"
 
-// shelves are the buckets of the service, except those of the queue.
-type shelves struct {
+// buckets are the buckets of the service, except those of the queue.
+type buckets struct {
 	clients      *store.Bucket[Client]
 	kinds        *store.Bucket[Kind]
 	templates    *store.Bucket[Template]
 	unsubscribed *store.Bucket[unsubscription]
 	silent       *store.Bucket[string] // guids of the users who want only critical notifications
 
-	shelves2
+	buckets2
 }
 
-func newShelves(db *store.DB) shelves {
-	return shelves{
+func newBuckets(db *store.DB) buckets {
+	return buckets{
 		clients:      store.In[Client](db, "notify clients"),
 		kinds:        store.In[Kind](db, "notify kinds"),
 		templates:    store.In[Template](db, "notify templates"),
 		unsubscribed: store.In[unsubscription](db, "notify unsubscribed"),
 		silent:       store.In[string](db, "notify silent"),
-		shelves2:     newShelves2(db),
+		buckets2:     newBuckets2(db),
 	}
 }
 
@@ -77,8 +77,8 @@ type registration struct {
 
 // Register registers kinds of dew itself. Its other kinds stay.
 func (s *kinds) Register(name string, kinds ...Kind) error {
-	if err := s.keep(PlatformClient, registration{name: name, kinds: kinds}); err != nil {
-		return fmt.Errorf("cannot register the platform's notifications: %w", err)
+	if err := s.storeRegistration(PlatformClient, registration{name: name, kinds: kinds}); err != nil {
+		return fmt.Errorf("cannot register the notifications of dew: %w", err)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (s *kinds) Register(name string, kinds ...Kind) error {
 func (s *kinds) register(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
-		return nil, orParse(err)
+		return nil, asParseError(err)
 	}
 	reg, err := readRegistration(f)
 	if err != nil {
@@ -98,15 +98,15 @@ func (s *kinds) register(r request) (any, error) {
 
 // readRegistration parses the body of PUT /notifications.
 func readRegistration(f fields) (reg registration, err error) {
-	if name, ok := f.other("source_name", "notifications"); ok {
+	if name, ok := f.unknownKey("source_name", "notifications"); ok {
 		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
 	}
-	if err := f.into(map[string]any{"source_name": &reg.name}); err != nil {
+	if err := f.decode(map[string]any{"source_name": &reg.name}); err != nil {
 		return reg, err
 	}
-	raw, given := f["notifications"]
+	raw, ok := f["notifications"]
 	var entries map[string]fields
-	if given {
+	if ok {
 		if string(raw) == "null" {
 			return reg, problemf(http.StatusBadRequest, `only include "notifications" key when adding a notification`)
 		}
@@ -130,10 +130,10 @@ func readKind(id string, f fields) (Kind, error) {
 	if f == nil {
 		return k, problemf(http.StatusBadRequest, "notification must not be null")
 	}
-	if name, ok := f.other("description", "critical"); ok {
+	if name, ok := f.unknownKey("description", "critical"); ok {
 		return k, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
 	}
-	return k, f.into(map[string]any{"description": &k.Description, "critical": &k.Critical})
+	return k, f.decode(map[string]any{"description": &k.Description, "critical": &k.Critical})
 }
 
 // check returns all errors of a registration at once.
@@ -153,11 +153,11 @@ func (reg registration) check() error {
 	if len(wrong) > 0 {
 		return invalid("%s", strings.Join(wrong, ", "))
 	}
-	return reg.fits()
+	return reg.checkLengths()
 }
 
-// fits refuses texts that are too long to store.
-func (reg registration) fits() error {
+// checkLengths refuses texts that are too long to store.
+func (reg registration) checkLengths() error {
 	if err := tooLong("source_name", reg.name); err != nil {
 		return err
 	}
@@ -169,14 +169,14 @@ func (reg registration) fits() error {
 	return nil
 }
 
-// formOfID matches valid ids of kinds, where they are checked.
-var formOfID = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
+// kindIDPattern matches valid ids of kinds, where they are checked.
+var kindIDPattern = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
 
 // registerOld handles PUT /registration, the older format.
 func (s *kinds) registerOld(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
-		return nil, orParse(err)
+		return nil, asParseError(err)
 	}
 	reg, err := readOldRegistration(f)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *kinds) registerOld(r request) (any, error) {
 
 func readOldRegistration(f fields) (reg registration, err error) {
 	var entries []fields
-	if err := f.into(map[string]any{"source_description": &reg.name, "kinds": &entries}); err != nil {
+	if err := f.decode(map[string]any{"source_description": &reg.name, "kinds": &entries}); err != nil {
 		return reg, err
 	}
 	var wrong []string
@@ -197,11 +197,11 @@ func readOldRegistration(f fields) (reg registration, err error) {
 	_, reg.replace = f["kinds"]
 	for _, e := range entries {
 		var k Kind
-		if err := e.into(map[string]any{"id": &k.ID, "description": &k.Description, "critical": &k.Critical}); err != nil {
+		if err := e.decode(map[string]any{"id": &k.ID, "description": &k.Description, "critical": &k.Critical}); err != nil {
 			return reg, err
 		}
 		reg.kinds = append(reg.kinds, k)
-		if more := oldKindFlaws(k); len(more) > 0 {
+		if more := checkOldKind(k); len(more) > 0 {
 			wrong = append(wrong, more...)
 			break
 		}
@@ -209,14 +209,14 @@ func readOldRegistration(f fields) (reg registration, err error) {
 	if len(wrong) > 0 {
 		return reg, invalid("%s", strings.Join(wrong, ", "))
 	}
-	return reg, reg.fits()
+	return reg, reg.checkLengths()
 }
 
-func oldKindFlaws(k Kind) (wrong []string) {
+func checkOldKind(k Kind) (wrong []string) {
 	switch {
 	case k.ID == "":
 		wrong = append(wrong, `"kind.id" is a required field`)
-	case !formOfID.MatchString(k.ID):
+	case !kindIDPattern.MatchString(k.ID):
 		wrong = append(wrong, `"kind.id" is improperly formatted`)
 	}
 	if k.Description == "" {
@@ -225,8 +225,8 @@ func oldKindFlaws(k Kind) (wrong []string) {
 	return wrong
 }
 
-// orParse returns the error of endpoints that need a body for an empty one.
-func orParse(err error) error {
+// asParseError returns the error of endpoints that need a body for an empty one.
+func asParseError(err error) error {
 	if errors.Is(err, errEmpty) {
 		return errParse
 	}
@@ -239,24 +239,24 @@ func (s *kinds) accept(who auth.Principal, reg registration) error {
 		return errForbidden
 	}
 	critical := slices.ContainsFunc(reg.kinds, func(k Kind) bool { return k.Critical })
-	if critical && !holds(who, ScopeCritical) {
+	if critical && !hasScope(who, ScopeCritical) {
 		return invalid("UAA Scopes Error: Client does not have authority to register critical notifications.")
 	}
-	return s.keep(who.Client, reg)
+	return s.storeRegistration(who.Client, reg)
 }
 
-// keep stores a registration, completely or not at all. The client and its kinds keep
-// their assigned templates.
-func (s *kinds) keep(client string, reg registration) error {
+// storeRegistration stores a registration, completely or not at all. The client and its
+// kinds keep their assigned templates.
+func (s *kinds) storeRegistration(client string, reg registration) error {
 	return s.c.DB.Update(func(tx *store.Tx) error {
-		clients, kinds := s.shelves.clients.With(tx), s.shelves.kinds.With(tx)
-		c, err := orNone(clients.Get(keyOf(client)))
+		clients, kinds := s.buckets.clients.With(tx), s.buckets.kinds.With(tx)
+		c, err := ignoreNotFound(clients.Get(keyOf(client)))
 		if err != nil {
 			return err
 		}
 		c.ID, c.Name = client, reg.name
 		if err := clients.Put(keyOf(client), c); err != nil {
-			return fmt.Errorf("cannot keep client %s: %w", client, err)
+			return fmt.Errorf("cannot store client %s: %w", client, err)
 		}
 		old, err := kinds.Prefix(keyOf(client, ""))
 		if err != nil {
@@ -270,7 +270,7 @@ func (s *kinds) keep(client string, reg registration) error {
 			k.Client, k.Template = client, templates[k.ID]
 			delete(templates, k.ID)
 			if err := kinds.Put(keyOf(client, k.ID), k); err != nil {
-				return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, client, err)
+				return fmt.Errorf("cannot store notification %s of client %s: %w", k.ID, client, err)
 			}
 		}
 		if !reg.replace {
@@ -283,28 +283,28 @@ func (s *kinds) keep(client string, reg registration) error {
 func dropKinds(kinds *store.Bucket[Kind], client string, ids []string) error {
 	for _, id := range ids {
 		if err := kinds.Delete(keyOf(client, id)); err != nil {
-			return fmt.Errorf("cannot drop notification %s of client %s: %w", id, client, err)
+			return fmt.Errorf("cannot delete notification %s of client %s: %w", id, client, err)
 		}
 	}
 	return nil
 }
 
-// orNone ignores the error of a missing value.
-func orNone[T any](v T, err error) (T, error) {
+// ignoreNotFound ignores the error of a missing value.
+func ignoreNotFound[T any](v T, err error) (T, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return v, nil
 	}
 	return v, err
 }
 
-// clientShape and kindShape are the JSON format of listed clients.
+// clientResponse and kindResponse are the JSON format of listed clients.
 type (
-	clientShape struct {
-		Name     string               `json:"name"`
-		Template string               `json:"template"`
-		Kinds    map[string]kindShape `json:"notifications"`
+	clientResponse struct {
+		Name     string                  `json:"name"`
+		Template string                  `json:"template"`
+		Kinds    map[string]kindResponse `json:"notifications"`
 	}
-	kindShape struct {
+	kindResponse struct {
 		Description string `json:"description"`
 		Template    string `json:"template"`
 		Critical    bool   `json:"critical"`
@@ -313,21 +313,21 @@ type (
 
 // listKinds handles GET /notifications.
 func (s *kinds) listKinds(request) (any, error) {
-	out := map[string]clientShape{}
+	out := map[string]clientResponse{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
-		clients, err := s.shelves.clients.With(tx).All()
+		clients, err := s.buckets.clients.With(tx).All()
 		if err != nil {
 			return fmt.Errorf("cannot list clients: %w", err)
 		}
 		for _, c := range clients {
-			out[c.ID] = clientShape{Name: c.Name, Template: cmp.Or(c.Template, defaultTemplate), Kinds: map[string]kindShape{}}
+			out[c.ID] = clientResponse{Name: c.Name, Template: cmp.Or(c.Template, defaultTemplate), Kinds: map[string]kindResponse{}}
 		}
-		kinds, err := s.shelves.kinds.With(tx).All()
+		kinds, err := s.buckets.kinds.With(tx).All()
 		if err != nil {
 			return fmt.Errorf("cannot list notifications: %w", err)
 		}
 		for _, k := range kinds {
-			out[k.Client].Kinds[k.ID] = kindShape{Description: k.Description, Template: cmp.Or(k.Template, defaultTemplate), Critical: k.Critical}
+			out[k.Client].Kinds[k.ID] = kindResponse{Description: k.Description, Template: cmp.Or(k.Template, defaultTemplate), Critical: k.Critical}
 		}
 		return nil
 	})
@@ -336,11 +336,11 @@ func (s *kinds) listKinds(request) (any, error) {
 
 // kind returns a registered kind, or a not-found error.
 func (s *core) kind(tx *store.Tx, client, id string) (Kind, error) {
-	shelf := s.shelves.kinds
+	bucket := s.buckets.kinds
 	if tx != nil {
-		shelf = shelf.With(tx)
+		bucket = bucket.With(tx)
 	}
-	k, err := shelf.Get(keyOf(client, id))
+	k, err := bucket.Get(keyOf(client, id))
 	if errors.Is(err, store.ErrNotFound) {
 		return k, notFound("Notification with ID %q belonging to client %q could not be found", inbound.Shorten(id), inbound.Shorten(client))
 	}
@@ -352,7 +352,7 @@ func (s *core) kind(tx *store.Tx, client, id string) (Kind, error) {
 
 // client returns a registered client, or a not-found error.
 func (s *core) client(tx *store.Tx, id string) (Client, error) {
-	c, err := s.shelves.clients.With(tx).Get(keyOf(id))
+	c, err := s.buckets.clients.With(tx).Get(keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return c, notFound("Client with ID %q could not be found", inbound.Shorten(id))
 	}
@@ -366,9 +366,9 @@ func (s *core) client(tx *store.Tx, id string) (Client, error) {
 func (s *kinds) updateKind(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
-		return nil, orParse(err)
+		return nil, asParseError(err)
 	}
-	if _, ok := f.other("description", "critical", "template"); ok {
+	if _, ok := f.unknownKey("description", "critical", "template"); ok {
 		return nil, errParse
 	}
 	for _, name := range []string{"description", "critical", "template"} {
@@ -377,7 +377,7 @@ func (s *kinds) updateKind(r request) (any, error) {
 		}
 	}
 	var k Kind
-	if err := f.into(map[string]any{"description": &k.Description, "critical": &k.Critical, "template": &k.Template}); err != nil {
+	if err := f.decode(map[string]any{"description": &k.Description, "critical": &k.Critical, "template": &k.Template}); err != nil {
 		return nil, err
 	}
 	if err := tooLong("description", k.Description); err != nil {
@@ -393,7 +393,7 @@ func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 	if err != nil {
 		return err
 	}
-	if k.Critical && !old.Critical && !holds(who, ScopeCritical) {
+	if k.Critical && !old.Critical && !hasScope(who, ScopeCritical) {
 		return invalid("UAA Scopes Error: Client does not have authority to register critical notifications.")
 	}
 	if k.Client == PlatformClient && k.Critical != old.Critical {
@@ -404,8 +404,8 @@ func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 	} else if k.Template, err = s.assignable(tx, k.Template); err != nil {
 		return err
 	}
-	if err := s.shelves.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
-		return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, k.Client, err)
+	if err := s.buckets.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
+		return fmt.Errorf("cannot store notification %s of client %s: %w", k.ID, k.Client, err)
 	}
 	return nil
 }
@@ -424,8 +424,8 @@ func (s *kinds) assignToClient(r request) (any, error) {
 		if c.Template, err = s.assignable(tx, template); err != nil {
 			return err
 		}
-		if err := s.shelves.clients.With(tx).Put(keyOf(c.ID), c); err != nil {
-			return fmt.Errorf("cannot keep client %s: %w", c.ID, err)
+		if err := s.buckets.clients.With(tx).Put(keyOf(c.ID), c); err != nil {
+			return fmt.Errorf("cannot store client %s: %w", c.ID, err)
 		}
 		return nil
 	})
@@ -448,8 +448,8 @@ func (s *kinds) assignToKind(r request) (any, error) {
 		if k.Template, err = s.assignable(tx, template); err != nil {
 			return err
 		}
-		if err := s.shelves.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
-			return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, k.Client, err)
+		if err := s.buckets.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
+			return fmt.Errorf("cannot store notification %s of client %s: %w", k.ID, k.Client, err)
 		}
 		return nil
 	})
@@ -458,9 +458,9 @@ func (s *kinds) assignToKind(r request) (any, error) {
 func readAssignment(r request) (template string, err error) {
 	f, err := readFields(r)
 	if err != nil {
-		return "", orParse(err)
+		return "", asParseError(err)
 	}
-	return template, f.into(map[string]any{"template": &template})
+	return template, f.decode(map[string]any{"template": &template})
 }
 
 // assignable returns the id that a client or kind stores for an existing template:
@@ -469,7 +469,7 @@ func (s *kinds) assignable(tx *store.Tx, template string) (string, error) {
 	if template == "" || template == defaultTemplate {
 		return "", nil
 	}
-	_, err := s.shelves.templates.With(tx).Get(template)
+	_, err := s.buckets.templates.With(tx).Get(template)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", invalid("No template with id %q", inbound.Shorten(template))
 	}

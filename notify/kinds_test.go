@@ -69,7 +69,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"old: long name", "/registration", `{"source_description":"` + tooLongText + `"}`, 422, `"source_name" has more than 255 characters`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, refused(tt.message))
+			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, errorJSON(tt.message))
 		})
 	}
 	for _, body := range []string{
@@ -80,7 +80,7 @@ func TestRegisterRefuses(t *testing.T) {
 		if strings.Contains(body, "kinds") {
 			path = "/registration"
 		}
-		w.do(w.client("meek", ScopeManage), "PUT", path, body).want(t, "critical without its scope", 422, refused(noCritical))
+		w.do(w.client("meek", ScopeManage), "PUT", path, body).want(t, "critical without its scope", 422, errorJSON(noCritical))
 	}
 	w.do(w.sender(), "GET", "/notifications", "").want(t, "nothing of it was kept", 200, listOfSender)
 }
@@ -89,15 +89,15 @@ func TestRegisterRefuses(t *testing.T) {
 // not change other clients or dew's own kinds.
 func TestRegister(t *testing.T) {
 	w := newHTTPWorld(t)
-	boss := w.sender()
-	w.do(boss, "GET", "/notifications", "").want(t, "at first", 200, "{}")
+	sender := w.sender()
+	w.do(sender, "GET", "/notifications", "").want(t, "at first", 200, "{}")
 	if err := w.s.Register("dew", Kind{ID: "crash", Description: "An app crashed"}); err != nil {
 		t.Fatal(err)
 	}
 	const platform = `"dew":{"name":"dew","template":"default","notifications":{"crash":{"description":"An app crashed","template":"default","critical":false}}}`
 	list := func(what, rest string) {
 		t.Helper()
-		w.do(boss, "GET", "/notifications", "").want(t, what, 200, `{`+platform+`,`+rest+`}`)
+		w.do(sender, "GET", "/notifications", "").want(t, what, 200, `{`+platform+`,`+rest+`}`)
 	}
 	put := func(token, path, body string) {
 		t.Helper()
@@ -110,25 +110,25 @@ func TestRegister(t *testing.T) {
 	kind := func(id string) string {
 		return `"` + id + `":{"description":"D","template":"default","critical":false}`
 	}
-	put(boss, "/notifications", `{"source_name":"S"}`)
+	put(sender, "/notifications", `{"source_name":"S"}`)
 	list("only a name", `"sender":{"name":"S","template":"default","notifications":{}}`)
 	for range 2 { // the second time changes nothing
-		put(boss, "/notifications", `{"source_name":"S","notifications":{"a":{"description":"D"},"b/ c":{"description":"D"}}}`)
+		put(sender, "/notifications", `{"source_name":"S","notifications":{"a":{"description":"D"},"b/ c":{"description":"D"}}}`)
 		list("two kinds", `"sender":{"name":"S","template":"default","notifications":{`+kind("a")+`,`+kind("b/ c")+`}}`)
 	}
-	id := w.do(boss, "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
-	put(boss, "/clients/sender/notifications/a/template", `{"template":"`+id+`"}`)
-	put(boss, "/clients/sender/template", `{"template":"`+id+`"}`)
-	put(boss, "/notifications", `{"source_name":"S2","notifications":{"a":{"description":"D2","critical":true}}}`)
+	id := w.do(sender, "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
+	put(sender, "/clients/sender/notifications/a/template", `{"template":"`+id+`"}`)
+	put(sender, "/clients/sender/template", `{"template":"`+id+`"}`)
+	put(sender, "/notifications", `{"source_name":"S2","notifications":{"a":{"description":"D2","critical":true}}}`)
 	const rest = `"notifications":{"a":{"description":"D2","template":"`
 	list("b is dropped, a keeps its template", `"sender":{"name":"S2","template":"`+id+`",`+rest+id+`","critical":true}}}`)
-	put(boss, "/notifications", `{"source_name":"S2","notifications":{}}`)
+	put(sender, "/notifications", `{"source_name":"S2","notifications":{}}`)
 	list("an empty map drops nothing", `"sender":{"name":"S2","template":"`+id+`",`+rest+id+`","critical":true}}}`)
-	put(boss, "/registration", `{"source_description":"S3","more":1}`)
+	put(sender, "/registration", `{"source_description":"S3","more":1}`)
 	list("no list drops nothing", `"sender":{"name":"S3","template":"`+id+`",`+rest+id+`","critical":true}}}`)
 	put(w.client("another", ScopeManage), "/notifications", `{"source_name":"A","notifications":{"crash":{"description":"D"}}}`)
-	put(boss, "/registration", `{"source_description":"S3","kinds":[]}`)
-	w.do(boss, "GET", "/notifications", "").want(t, "an empty list drops all", 200,
+	put(sender, "/registration", `{"source_description":"S3","kinds":[]}`)
+	w.do(sender, "GET", "/notifications", "").want(t, "an empty list drops all", 200,
 		`{"another":{"name":"A","template":"default","notifications":{`+kind("crash")+`}},`+platform+`,"sender":{"name":"S3","template":"`+id+`","notifications":{}}}`)
 }
 
@@ -138,10 +138,10 @@ func TestPlatformClient(t *testing.T) {
 	if err := w.s.Register("dew", Kind{ID: "crash", Description: "An app crashed"}); err != nil {
 		t.Fatal(err)
 	}
-	fake := w.client(PlatformClient, every...)
-	w.do(fake, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "new form", 403, refused(notYours))
-	w.do(fake, "PUT", "/registration", `{"source_description":"s","kinds":[]}`).want(t, "old form", 403, refused(notYours))
-	w.do(fake, "PUT", "/clients/dew/notifications/crash", `{"description":"d","critical":true,"template":null}`).want(t, "critical", 403, refused(notYours))
+	fake := w.client(PlatformClient, allScopes...)
+	w.do(fake, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "new form", 403, errorJSON(forbidden))
+	w.do(fake, "PUT", "/registration", `{"source_description":"s","kinds":[]}`).want(t, "old form", 403, errorJSON(forbidden))
+	w.do(fake, "PUT", "/clients/dew/notifications/crash", `{"description":"d","critical":true,"template":null}`).want(t, "critical", 403, errorJSON(forbidden))
 	w.do(fake, "GET", "/notifications", "").want(t, "list", 200,
 		`{"dew":{"name":"dew","template":"default","notifications":{"crash":{"description":"An app crashed","template":"default","critical":false}}}}`)
 }
@@ -167,11 +167,11 @@ func TestUpdateKind(t *testing.T) {
 		{"unknown kind", "/clients/sender/notifications/none", `{"description":"d","critical":true,"template":""}`, 404, unknownNews},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, refused(tt.message))
+			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, errorJSON(tt.message))
 		})
 	}
 	w.do(w.client("boss", ScopeManage, ScopeAdmin), "PUT", path, `{"description":"d","critical":true,"template":""}`).
-		want(t, "critical without its scope", 422, refused(noCritical))
+		want(t, "critical without its scope", 422, errorJSON(noCritical))
 	w.do(w.sender(), "GET", "/notifications", "").want(t, "nothing was changed", 200, listOfSender)
 
 	id := w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
@@ -184,7 +184,7 @@ func TestUpdateKind(t *testing.T) {
 func TestAssign(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
-	boss := w.client("boss", ScopeManage, ScopeAdmin)
+	sender := w.client("boss", ScopeManage, ScopeAdmin)
 	for _, tt := range []struct {
 		name, path, body string
 		code             int
@@ -202,7 +202,7 @@ func TestAssign(t *testing.T) {
 		{"kind: unknown kind", "/clients/sender/notifications/none/template", `{"template":"nope"}`, 404, unknownNews},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(boss, "PUT", tt.path, tt.body).want(t, "refused", tt.code, refused(tt.message))
+			w.do(sender, "PUT", tt.path, tt.body).want(t, "refused", tt.code, errorJSON(tt.message))
 		})
 	}
 	id := w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
@@ -232,20 +232,20 @@ func FuzzRegistration(f *testing.F) {
 			return
 		}
 		if reg, err := readRegistration(fs); err == nil {
-			checkKept(t, reg, false)
+			checkStored(t, reg, false)
 		}
 		if reg, err := readOldRegistration(fs); err == nil {
-			checkKept(t, reg, true)
+			checkStored(t, reg, true)
 		}
 	})
 }
 
-func checkKept(t *testing.T, reg registration, old bool) {
+func checkStored(t *testing.T, reg registration, old bool) {
 	if reg.name == "" {
 		t.Error("a registration without a name was let in")
 	}
 	for _, k := range reg.kinds {
-		if k.ID == "" || k.Description == "" || len([]rune(k.ID)) > maxName || old && !formOfID.MatchString(k.ID) {
+		if k.ID == "" || k.Description == "" || len([]rune(k.ID)) > maxName || old && !kindIDPattern.MatchString(k.ID) {
 			t.Errorf("a kind was let in: %+v", k)
 		}
 	}

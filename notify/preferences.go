@@ -25,20 +25,21 @@ type unsubscription struct {
 
 func (u unsubscription) key() string { return keyOf(u.User, u.Client, u.Kind) }
 
-// ofPreferences reports whether pages of other origins can send the request.
-func ofPreferences(r *http.Request) bool {
+// isPreferencesPath reports whether pages of other origins can send the request.
+func isPreferencesPath(r *http.Request) bool {
 	return r.URL.Path == "/user_preferences" || strings.HasPrefix(r.URL.Path, "/user_preferences/")
 }
 
-// allow sets the CORS headers.
-func (s *preferenceHandlers) allow(h http.Header) {
+// setCORSHeaders sets the CORS headers.
+func (s *preferenceHandlers) setCORSHeaders(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", s.c.CORSOrigin)
 	h.Set("Access-Control-Allow-Methods", "GET, PATCH")
 	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type")
 }
 
-// allowPages handles OPTIONS /user_preferences. The response consists of the headers.
-func (s *preferenceHandlers) allowPages(request) (any, error) { return noContent, nil }
+// answerPreflight handles OPTIONS /user_preferences. The response consists of the
+// headers.
+func (s *preferenceHandlers) answerPreflight(request) (any, error) { return noContent, nil }
 
 // preferences are the preferences of a user, as JSON.
 type preferences struct {
@@ -52,8 +53,8 @@ type preference struct {
 	Source string `json:"source_description"`
 }
 
-// self returns the user of the token.
-func self(r request) (string, error) {
+// tokenUser returns the user of the token.
+func tokenUser(r request) (string, error) {
 	if !r.who.IsUser {
 		return "", invalid("Missing user_id from token claims.")
 	}
@@ -62,7 +63,7 @@ func self(r request) (string, error) {
 
 // ownPreferences handles GET /user_preferences.
 func (s *preferenceHandlers) ownPreferences(r request) (any, error) {
-	user, err := self(r)
+	user, err := tokenUser(r)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (s *preferenceHandlers) preferences(user string) (preferences, error) {
 		return out, err
 	}
 	return out, s.c.DB.View(func(tx *store.Tx) error {
-		if out.Silent, err = s.isSilent(tx, user); err != nil {
+		if out.Silent, err = s.wantsOnlyCritical(tx, user); err != nil {
 			return err
 		}
 		for _, id := range senders {
@@ -101,11 +102,11 @@ func (s *preferenceHandlers) preferences(user string) (preferences, error) {
 
 // choices returns the kinds of one client that a user can unsubscribe from.
 func (s *preferenceHandlers) choices(tx *store.Tx, user, client string) (map[string]preference, error) {
-	c, err := orNone(s.shelves.clients.With(tx).Get(keyOf(client)))
+	c, err := ignoreNotFound(s.buckets.clients.With(tx).Get(keyOf(client)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read client %s: %w", client, err)
 	}
-	kinds, err := s.shelves.kinds.With(tx).Prefix(keyOf(client, ""))
+	kinds, err := s.buckets.kinds.With(tx).Prefix(keyOf(client, ""))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the notifications of client %s: %w", client, err)
 	}
@@ -114,23 +115,23 @@ func (s *preferenceHandlers) choices(tx *store.Tx, user, client string) (map[str
 		if k.Critical {
 			continue
 		}
-		left, err := s.hasLeft(tx, unsubscription{user, client, k.ID})
+		unsubscribed, err := s.hasUnsubscribed(tx, unsubscription{user, client, k.ID})
 		if err != nil {
 			return nil, err
 		}
-		out[k.ID] = preference{Email: !left, Kind: cmp.Or(k.Description, k.ID), Source: cmp.Or(c.Name, client)}
+		out[k.ID] = preference{Email: !unsubscribed, Kind: cmp.Or(k.Description, k.ID), Source: cmp.Or(c.Name, client)}
 	}
 	return out, nil
 }
 
-// isSilent reports whether a user wants only critical notifications.
-func (s *core) isSilent(tx *store.Tx, user string) (bool, error) {
-	return has(s.shelves.silent.With(tx), keyOf(user))
+// wantsOnlyCritical reports whether a user wants only critical notifications.
+func (s *core) wantsOnlyCritical(tx *store.Tx, user string) (bool, error) {
+	return has(s.buckets.silent.With(tx), keyOf(user))
 }
 
-// hasLeft reports whether a user has unsubscribed from a kind.
-func (s *core) hasLeft(tx *store.Tx, u unsubscription) (bool, error) {
-	return has(s.shelves.unsubscribed.With(tx), u.key())
+// hasUnsubscribed reports whether a user has unsubscribed from a kind.
+func (s *core) hasUnsubscribed(tx *store.Tx, u unsubscription) (bool, error) {
+	return has(s.buckets.unsubscribed.With(tx), u.key())
 }
 
 // has reports whether a key exists.
@@ -140,14 +141,14 @@ func has[T any](b *store.Bucket[T], key string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot read what a user wants: %w", err)
+		return false, fmt.Errorf("cannot read the notification preferences of a user: %w", err)
 	}
 	return true, nil
 }
 
 // changeOwnPreferences handles PATCH /user_preferences.
 func (s *preferenceHandlers) changeOwnPreferences(r request) (any, error) {
-	user, err := self(r)
+	user, err := tokenUser(r)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +208,7 @@ func readPreferenceChange(raw []byte) (w preferenceChange, err error) {
 	if f == nil {
 		return w, invalid("the preferences must be an object, not null")
 	}
-	if name, ok := f.other("global_unsubscribe", "clients"); ok {
+	if name, ok := f.unknownKey("global_unsubscribe", "clients"); ok {
 		return w, invalid("Extra field %q is not valid", inbound.Shorten(name))
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
@@ -231,7 +232,7 @@ func readPreferenceChange(raw []byte) (w preferenceChange, err error) {
 
 // applyChange stores a change of preferences, completely or not at all.
 func (s *preferenceHandlers) applyChange(tx *store.Tx, user string, w preferenceChange) error {
-	silent := s.shelves.silent.With(tx)
+	silent := s.buckets.silent.With(tx)
 	var err error
 	if w.silent {
 		err = silent.Put(keyOf(user), user)
@@ -239,7 +240,7 @@ func (s *preferenceHandlers) applyChange(tx *store.Tx, user string, w preference
 		err = silent.Delete(keyOf(user))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep what user %s wants: %w", user, err)
+		return fmt.Errorf("cannot store the notification preferences of user %s: %w", user, err)
 	}
 	for _, k := range w.kinds {
 		if err := s.applyKindChange(tx, user, k); err != nil {
@@ -250,7 +251,7 @@ func (s *preferenceHandlers) applyChange(tx *store.Tx, user string, w preference
 }
 
 func (s *preferenceHandlers) applyKindChange(tx *store.Tx, user string, w kindChange) error {
-	k, err := s.shelves.kinds.With(tx).Get(keyOf(w.client, w.kind))
+	k, err := s.buckets.kinds.With(tx).Get(keyOf(w.client, w.kind))
 	if errors.Is(err, store.ErrNotFound) {
 		return invalid("The kind '%s' cannot be found for client '%s'", inbound.Shorten(w.kind), inbound.Shorten(w.client))
 	}
@@ -261,14 +262,14 @@ func (s *preferenceHandlers) applyKindChange(tx *store.Tx, user string, w kindCh
 		return invalid("The kind '%s' for the '%s' client is critical and cannot be unsubscribed from", k.ID, k.Client)
 	}
 	u := unsubscription{user, k.Client, k.ID}
-	shelf := s.shelves.unsubscribed.With(tx)
+	bucket := s.buckets.unsubscribed.With(tx)
 	if w.email {
-		err = shelf.Delete(u.key())
+		err = bucket.Delete(u.key())
 	} else {
-		err = shelf.Put(u.key(), u)
+		err = bucket.Put(u.key(), u)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep what user %s wants: %w", user, err)
+		return fmt.Errorf("cannot store the notification preferences of user %s: %w", user, err)
 	}
 	return nil
 }

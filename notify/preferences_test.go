@@ -136,14 +136,14 @@ func TestPreferencesRefuse(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(token, "PATCH", "/user_preferences", tt.body).want(t, "own", 422, refused(tt.message))
-			w.do(w.client("prefs", ScopePrefsAdmin), "PATCH", "/user_preferences/"+ann, tt.body).want(t, "admin", 422, refused(tt.message))
+			w.do(token, "PATCH", "/user_preferences", tt.body).want(t, "own", 422, errorJSON(tt.message))
+			w.do(w.client("prefs", ScopePrefsAdmin), "PATCH", "/user_preferences/"+ann, tt.body).want(t, "admin", 422, errorJSON(tt.message))
 		})
 	}
-	w.do(token, "PATCH", "/user_preferences", `{"clients":{"`+strings.Repeat("x", 10<<20)+`":{}}}`).want(t, "10 MB", 413, refused("Request body has more than 1048576 bytes"))
-	w.do(w.client("prefs"), "PATCH", "/user_preferences/"+strings.Repeat("x", 256), `{}`).want(t, "long guid", 422, refused("the user's guid has more than 255 characters"))
-	w.do(w.sender(), "GET", "/user_preferences", "").want(t, "no user", 422, refused("Missing user_id from token claims."))
-	w.do(w.sender(), "PATCH", "/user_preferences", "{}").want(t, "no user", 422, refused("Missing user_id from token claims."))
+	w.do(token, "PATCH", "/user_preferences", `{"clients":{"`+strings.Repeat("x", 10<<20)+`":{}}}`).want(t, "10 MB", 413, errorJSON("Request body has more than 1048576 bytes"))
+	w.do(w.client("prefs"), "PATCH", "/user_preferences/"+strings.Repeat("x", 256), `{}`).want(t, "long guid", 422, errorJSON("the user's guid has more than 255 characters"))
+	w.do(w.sender(), "GET", "/user_preferences", "").want(t, "no user", 422, errorJSON("Missing user_id from token claims."))
+	w.do(w.sender(), "PATCH", "/user_preferences", "{}").want(t, "no user", 422, errorJSON("Missing user_id from token claims."))
 	w.sendBoth(ann)
 	w.getsBoth(ann, 2)
 }
@@ -180,7 +180,7 @@ func TestCORS(t *testing.T) {
 }
 
 // Any body is refused with a reason, or it has a setting for every kind.
-func FuzzWish(f *testing.F) {
+func FuzzPreferenceChange(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"clients":{"c":{"k":{"email":true}}}}`, `{"clients":{"c":null}}`, `null`, `{"global_unsubscribe":null}`, `{"clients":{"c":{"k":{"Email":false}}}}`} {
 		f.Add([]byte(seed))
 	}

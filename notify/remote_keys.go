@@ -43,14 +43,14 @@ type KeysConfig struct {
 //	                            ▲          │ an unknown key: request the keys,
 //	                            └──────────┘ but at most once a minute
 type RemoteKeys struct {
-	c      KeysConfig
-	uaa    string
-	client *http.Client
-	life   context.Context // of the service
-	ring   atomic.Pointer[ring]
+	c          KeysConfig
+	uaa        string
+	client     *http.Client
+	serviceCtx context.Context // of the service
+	ring       atomic.Pointer[ring]
 
-	mu    sync.Mutex // held while Verify requests keys
-	asked time.Time  // time of the last request; guarded by mu
+	mu          sync.Mutex // held while Verify requests keys
+	lastRequest time.Time  // time of the last request; guarded by mu
 }
 
 // ring has the keys and the issuer of the server at one point in time.
@@ -67,41 +67,41 @@ func NewRemoteKeys(ctx context.Context, c KeysConfig) (*RemoteKeys, error) {
 		return nil, fmt.Errorf("cannot use the authorization server at %q: %w", c.UAA, err)
 	}
 	if c.Logger == nil {
-		return nil, errors.New("cannot verify tokens without Logger")
+		return nil, errors.New("cannot create the token verifier without Logger")
 	}
 	if c.Every <= 0 {
 		c.Every = refreshKeys
 	}
-	k := &RemoteKeys{c: c, uaa: uaa, client: directory.RemoteClient(c.Trust), life: ctx}
+	k := &RemoteKeys{c: c, uaa: uaa, client: directory.RemoteClient(c.Trust), serviceCtx: ctx}
 	k.ring.Store(&ring{})
 	return k, nil
 }
 
 // Load requests the keys. If that fails, the previous keys stay valid.
 func (k *RemoteKeys) Load(ctx context.Context) error {
-	var told struct {
+	var response struct {
 		Keys []remoteKey `json:"keys"`
 	}
-	if err := k.ask(ctx, "/token_keys", &told); err != nil {
-		return fmt.Errorf("cannot ask for the keys of tokens: %w", err)
+	if err := k.get(ctx, "/token_keys", &response); err != nil {
+		return fmt.Errorf("cannot get the token keys: %w", err)
 	}
-	keys, err := usable(told.Keys)
+	keys, err := signingKeys(response.Keys)
 	if err != nil {
-		return fmt.Errorf("cannot use the keys of tokens: %w", err)
+		return fmt.Errorf("cannot use the token keys: %w", err)
 	}
 	// Several zones of a server can sign with the same keys; only the issuer
 	// distinguishes their tokens. A server without this page has no zones.
-	var about struct {
+	var config struct {
 		Issuer string `json:"issuer"`
 	}
-	if err := k.ask(ctx, "/.well-known/openid-configuration", &about); err != nil && !directory.IsMissing(err) {
-		return fmt.Errorf("cannot ask who gives tokens: %w", err)
+	if err := k.get(ctx, "/.well-known/openid-configuration", &config); err != nil && !directory.IsMissing(err) {
+		return fmt.Errorf("cannot get the issuer of the tokens: %w", err)
 	}
-	k.ring.Store(&ring{keys: keys, issuer: about.Issuer})
+	k.ring.Store(&ring{keys: keys, issuer: config.Issuer})
 	return nil
 }
 
-func (k *RemoteKeys) ask(ctx context.Context, path string, out any) error {
+func (k *RemoteKeys) get(ctx context.Context, path string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.uaa+path, http.NoBody)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (k *RemoteKeys) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := k.Load(ctx); err != nil && ctx.Err() == nil {
-			k.c.Logger.Warn("the keys of tokens stay as they were", "err", err)
+			k.c.Logger.Warn("cannot refresh the token keys; the previous keys stay valid", "err", err)
 		}
 	}
 }
@@ -133,10 +133,10 @@ type remoteKey struct {
 	Value string `json:"value"` // PEM
 }
 
-// usable returns the keys that can sign tokens. The list can contain other keys.
-func usable(told []remoteKey) (map[string]*rsa.PublicKey, error) {
+// signingKeys returns the keys that can sign tokens. The list can contain other keys.
+func signingKeys(listed []remoteKey) (map[string]*rsa.PublicKey, error) {
 	keys := map[string]*rsa.PublicKey{}
-	for _, t := range told {
+	for _, t := range listed {
 		if t.ID == "" || t.Type != "" && t.Type != "RSA" || len(keys) >= maxKeys {
 			continue
 		}
@@ -146,7 +146,7 @@ func usable(told []remoteKey) (map[string]*rsa.PublicKey, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("there is no RSA key of at least %d bits with an id among them", minKeyBits)
+		return nil, fmt.Errorf("the response has no RSA key of at least %d bits with an id", minKeyBits)
 	}
 	return keys, nil
 }
@@ -163,7 +163,7 @@ type remoteClaims struct {
 // Verify implements Verifier.
 func (k *RemoteKeys) Verify(token string) (auth.Principal, error) {
 	if len(token) > maxToken {
-		return auth.Principal{}, fmt.Errorf("%w: it has more than %d bytes", auth.ErrInvalidToken, maxToken)
+		return auth.Principal{}, fmt.Errorf("%w: the token has more than %d bytes", auth.ErrInvalidToken, maxToken)
 	}
 	c := &remoteClaims{}
 	_, err := jwt.ParseWithClaims(token, c, k.keyOf, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired())
@@ -174,11 +174,11 @@ func (k *RemoteKeys) Verify(token string) (auth.Principal, error) {
 		return auth.Principal{}, fmt.Errorf("%w: %w", auth.ErrInvalidToken, err)
 	}
 	if issuer := k.ring.Load().issuer; issuer != "" && c.Issuer != issuer {
-		return auth.Principal{}, fmt.Errorf("%w: another server gave it", auth.ErrInvalidToken)
+		return auth.Principal{}, fmt.Errorf("%w: the token has a different issuer", auth.ErrInvalidToken)
 	}
 	// Refresh tokens look similar; their ids have this suffix.
 	if c.ClientID == "" || strings.HasSuffix(c.ID, "-r") {
-		return auth.Principal{}, fmt.Errorf("%w: it gives no access", auth.ErrInvalidToken)
+		return auth.Principal{}, fmt.Errorf("%w: the token is not an access token", auth.ErrInvalidToken)
 	}
 	p := auth.Principal{ID: c.ClientID, Name: c.ClientID, Client: c.ClientID, Scopes: c.Scope, JTI: c.ID, Expires: c.ExpiresAt.Time}
 	if c.UserID != "" {
@@ -190,7 +190,7 @@ func (k *RemoteKeys) Verify(token string) (auth.Principal, error) {
 func (k *RemoteKeys) keyOf(t *jwt.Token) (any, error) {
 	id, _ := t.Header["kid"].(string)
 	if id == "" {
-		return nil, errors.New("it names no key")
+		return nil, errors.New("the token has no key id")
 	}
 	if key, ok := k.ring.Load().keys[id]; ok {
 		return key, nil
@@ -207,13 +207,13 @@ func (k *RemoteKeys) keyOf(t *jwt.Token) (any, error) {
 func (k *RemoteKeys) loadFor(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.ring.Load().keys[id]; ok || !k.asked.IsZero() && time.Since(k.asked) < refreshNeeded {
+	if _, ok := k.ring.Load().keys[id]; ok || !k.lastRequest.IsZero() && time.Since(k.lastRequest) < refreshNeeded {
 		return
 	}
-	k.asked = time.Now()
+	k.lastRequest = time.Now()
 	// Many requests may wait for this load, so it must not use the context of one of
 	// them.
-	if err := k.Load(k.life); err != nil {
-		k.c.Logger.Warn("cannot ask for an unknown key", "err", err)
+	if err := k.Load(k.serviceCtx); err != nil {
+		k.c.Logger.Warn("cannot get the token keys for an unknown key id", "err", err)
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// answering is a transport without a network, so that it works in virtual time.
-type answering struct{ http.Handler }
+// handlerTransport is a transport without a network, so that it works in virtual time.
+type handlerTransport struct{ http.Handler }
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
 	return w.Result(), nil
@@ -35,13 +35,13 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 // them.
 type signer struct {
 	http.Handler
-	hidden atomic.Bool
-	asked  atomic.Int32
+	hidden   atomic.Bool
+	requests atomic.Int32
 }
 
 func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/uaa/token_keys" {
-		s.asked.Add(1)
+		s.requests.Add(1)
 		if s.hidden.Load() {
 			_, _ = io.WriteString(w, `{"keys":[{"kty":"MAC","kid":"old","value":"x"}]}`)
 			return
@@ -53,7 +53,7 @@ func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newRemoteKeys(t testing.TB, h http.Handler) *RemoteKeys {
 	t.Helper()
 	k := testkit.Must(NewRemoteKeys(t.Context(), KeysConfig{UAA: authURL + "/uaa", Logger: slog.New(slog.DiscardHandler)}))(t)
-	k.client.Transport = answering{h}
+	k.client.Transport = handlerTransport{h}
 	return k
 }
 
@@ -79,16 +79,16 @@ func TestRemoteKeysVerify(t *testing.T) {
 		want  error
 		says  string // the message for the client
 	}{
-		"expired":           {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Second).Unix() }), auth.ErrExpired, reasonExpired},
-		"too early":         {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["nbf"] = time.Now().Add(time.Hour).Unix() }), auth.ErrInvalidToken, reasonTooEarly},
-		"no end":            {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { delete(c, "exp") }), auth.ErrInvalidToken, reasonOther},
-		"other server":      {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["iss"] = "http://other.example.com/oauth/token" }), auth.ErrInvalidToken, reasonOther},
-		"refresh token":     {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["jti"] = "abc-r" }), auth.ErrInvalidToken, reasonOther},
-		"no client":         {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { delete(c, "client_id") }), auth.ErrInvalidToken, reasonOther},
-		"scope as text":     {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["scope"] = ScopeWrite }), auth.ErrInvalidToken, reasonOther},
-		"unknown key":       {w.resigned(good, func(t *jwt.Token, _ jwt.MapClaims) { t.Header["kid"] = "zzz" }), auth.ErrInvalidToken, "unknown key with id zzz"},
-		"no key":            {w.resigned(good, func(t *jwt.Token, _ jwt.MapClaims) { delete(t.Header, "kid") }), auth.ErrInvalidToken, reasonNoKey},
-		"another algorithm": {w.resigned(good, func(t *jwt.Token, _ jwt.MapClaims) { t.Method, t.Header["alg"] = jwt.SigningMethodRS512, "RS512" }), auth.ErrInvalidToken, "Unsupported signing method RS512"},
+		"expired":           {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Second).Unix() }), auth.ErrExpired, reasonExpired},
+		"too early":         {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["nbf"] = time.Now().Add(time.Hour).Unix() }), auth.ErrInvalidToken, reasonTooEarly},
+		"no end":            {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { delete(c, "exp") }), auth.ErrInvalidToken, reasonOther},
+		"other server":      {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["iss"] = "http://other.example.com/oauth/token" }), auth.ErrInvalidToken, reasonOther},
+		"refresh token":     {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["jti"] = "abc-r" }), auth.ErrInvalidToken, reasonOther},
+		"no client":         {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { delete(c, "client_id") }), auth.ErrInvalidToken, reasonOther},
+		"scope as text":     {w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["scope"] = ScopeWrite }), auth.ErrInvalidToken, reasonOther},
+		"unknown key":       {w.signWith(good, func(t *jwt.Token, _ jwt.MapClaims) { t.Header["kid"] = "zzz" }), auth.ErrInvalidToken, "unknown key with id zzz"},
+		"no key":            {w.signWith(good, func(t *jwt.Token, _ jwt.MapClaims) { delete(t.Header, "kid") }), auth.ErrInvalidToken, reasonNoKey},
+		"another algorithm": {w.signWith(good, func(t *jwt.Token, _ jwt.MapClaims) { t.Method, t.Header["alg"] = jwt.SigningMethodRS512, "RS512" }), auth.ErrInvalidToken, "Unsupported signing method RS512"},
 		"forged":            {good[:strings.LastIndexByte(good, '.')] + "." + strings.Repeat("A", 342), auth.ErrInvalidToken, reasonForged},
 		"long":              {strings.Repeat("a", maxToken+1), auth.ErrInvalidToken, reasonSegments},
 		"nothing":           {"", auth.ErrInvalidToken, reasonSegments},
@@ -98,7 +98,7 @@ func TestRemoteKeysVerify(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %v", name, p, err, tt.want)
 			continue
 		}
-		if got, want := refusal(delivery.V1, tt.token, err).Error(), unauthorized(tt.says).Error(); got != want {
+		if got, want := tokenError(delivery.V1, tt.token, err).Error(), unauthorized(tt.says).Error(); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestRemoteKeysRefresh(t *testing.T) {
 	s := &signer{Handler: w.auth.Handler()}
 	k := newRemoteKeys(t, s)
 	token := w.client("mailer", ScopeWrite)
-	stranger := w.resigned(token, func(t *jwt.Token, _ jwt.MapClaims) { t.Header["kid"] = "zzz" })
+	stranger := w.signWith(token, func(t *jwt.Token, _ jwt.MapClaims) { t.Header["kid"] = "zzz" })
 
 	s.hidden.Store(true)
 	if err := k.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "no RSA key") {
@@ -122,18 +122,18 @@ func TestRemoteKeysRefresh(t *testing.T) {
 			t.Errorf("without keys: %v", err)
 		}
 	}
-	if n := s.asked.Load(); n != 2 { // one for Load, and one for three tokens
+	if n := s.requests.Load(); n != 2 { // one for Load, and one for three tokens
 		t.Errorf("asked %d times, want 2", n)
 	}
 	s.hidden.Store(false)
-	k.asked = k.asked.Add(-refreshNeeded)
+	k.lastRequest = k.lastRequest.Add(-refreshNeeded)
 	if _, err := k.Verify(token); err != nil {
 		t.Errorf("a minute later: %v", err)
 	}
 	if _, err := k.Verify(stranger); !errors.Is(err, auth.ErrInvalidToken) {
 		t.Errorf("stranger: %v", err)
 	}
-	if n := s.asked.Load(); n != 3 {
+	if n := s.requests.Load(); n != 3 {
 		t.Errorf("asked %d times, want 3", n)
 	}
 	s.hidden.Store(true)
@@ -191,13 +191,13 @@ func FuzzRemoteKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"RSA","kid":"a","value":"-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"MAC","kid":"a","value":"x"},{}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var told struct {
+		var response struct {
 			Keys []remoteKey `json:"keys"`
 		}
-		if json.Unmarshal(raw, &told) != nil {
+		if json.Unmarshal(raw, &response) != nil {
 			return
 		}
-		keys, err := usable(told.Keys)
+		keys, err := signingKeys(response.Keys)
 		if (err == nil) != (len(keys) > 0) {
 			t.Errorf("%d keys, %v", len(keys), err)
 		}

@@ -97,19 +97,19 @@ func TestFill(t *testing.T) {
 		{"define", `{{define "x"}}[{{.}}]{{end}}{{template "x" .Text}}`, "[<t>]", ""},
 		{"nested define in a loop", `{{define "x"}}{{range 2}}{{.}}{{end}}{{end}}{{range 2}}{{template "x"}}{{end}}`, "0101", ""},
 		{"unknown field", `a{{.Nope}}b`, "", "line 1"},
-		{"endless loop", `{{range 1000000000}}{{end}}`, "", "more than 1000 turns"},
-		{"loops in loops", `{{range 9999}}{{range 9999}}{{range 9999}}{{end}}{{end}}{{end}}`, "", "more than 1000 turns"},
-		{"loop in a condition", `{{if true}}{{with 1}}{{range 1000000000}}{{end}}{{end}}{{end}}`, "", "more than 1000 turns"},
-		{"loop in an else", `{{if false}}{{else}}{{range 0}}{{else}}{{range 1000000000}}{{end}}{{end}}{{end}}`, "", "more than 1000 turns"},
-		{"recursion", `{{define "x"}}{{template "x"}}{{template "x"}}{{end}}{{template "x"}}`, "", "more than 1000 turns"},
-		{"doubling", `{{define "x"}}{{end}}{{$x := "0123456789abcdef"}}` + strings.Repeat(`{{$x = print $x $x}}`, 40), "", "functions make more than"},
-		{"escaping again and again", `{{$x := "<<<<<<<<<<<<<<<<"}}` + strings.Repeat(`{{$x = html $x $x}}`, 40), "", "functions make more than"},
+		{"endless loop", `{{range 1000000000}}{{end}}`, "", "more than 1000 loop iterations"},
+		{"loops in loops", `{{range 9999}}{{range 9999}}{{range 9999}}{{end}}{{end}}{{end}}`, "", "more than 1000 loop iterations"},
+		{"loop in a condition", `{{if true}}{{with 1}}{{range 1000000000}}{{end}}{{end}}{{end}}`, "", "more than 1000 loop iterations"},
+		{"loop in an else", `{{if false}}{{else}}{{range 0}}{{else}}{{range 1000000000}}{{end}}{{end}}{{end}}`, "", "more than 1000 loop iterations"},
+		{"recursion", `{{define "x"}}{{template "x"}}{{template "x"}}{{end}}{{template "x"}}`, "", "more than 1000 loop iterations"},
+		{"doubling", `{{define "x"}}{{end}}{{$x := "0123456789abcdef"}}` + strings.Repeat(`{{$x = print $x $x}}`, 40), "", "functions produce more than"},
+		{"escaping again and again", `{{$x := "<<<<<<<<<<<<<<<<"}}` + strings.Repeat(`{{$x = html $x $x}}`, 40), "", "functions produce more than"},
 		{"width", `{{printf "%1000000d" 1}}`, "", "has more than 3 digits"},
 		{"width elsewhere", `{{printf "%*d" 1000000 1}}`, "", "has more than 3 digits"},
 		{"precision", `{{printf "%.99999f" 1.0}}`, "", "has more than 3 digits"},
-		{"many verbs", `{{printf "` + strings.Repeat("%999d", 5000) + `"}}`, "", "functions make more than"},
-		{"one value many times", `{{printf "` + strings.Repeat("%[1]s", 5000) + `" .Text}}`, "", "functions make more than"},
-		{"much output", `{{range 900}}` + strings.Repeat("x", 5000) + `{{end}}`, "", "makes more than 4194304 bytes"},
+		{"many verbs", `{{printf "` + strings.Repeat("%999d", 5000) + `"}}`, "", "functions produce more than"},
+		{"one value many times", `{{printf "` + strings.Repeat("%[1]s", 5000) + `" .Text}}`, "", "functions produce more than"},
+		{"much output", `{{range 900}}` + strings.Repeat("x", 5000) + `{{end}}`, "", "the output has more than 4194304 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := render.Fill("text", tt.source, sample)
@@ -124,7 +124,7 @@ func TestFill(t *testing.T) {
 }
 
 // The HTML of a sender is split into the parts that templates can use.
-func TestDissect(t *testing.T) {
+func TestSplitHTML(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
 		want       delivery.HTML
@@ -211,7 +211,7 @@ func TestCompose(t *testing.T) {
 		t.Errorf("with a kind's template: %q", got)
 	}
 	assign("/clients/sender/notifications/news/template", "{{.Nope}}")
-	if got := text(); !strings.HasSuffix(got, "\nT") || !strings.Contains(w.logged.String(), "cannot be filled in") {
+	if got := text(); !strings.HasSuffix(got, "\nT") || !strings.Contains(w.logged.String(), "cannot render a template") {
 		t.Errorf("with a template that fails: %q, log %s", got, w.logged)
 	}
 	n.Template = "gone"
@@ -244,7 +244,7 @@ func FuzzTemplate(f *testing.F) {
 }
 
 // The parts of any page can be joined again.
-func FuzzDissect(f *testing.F) {
+func FuzzSplitHTML(f *testing.F) {
 	for _, seed := range []string{"", "<p>hi", `<!DOCTYPE html><head></head><body a="b">x`, "<frameset>", "<svg><body>", "<template><p></template>", "<plaintext>"} {
 		f.Add(seed)
 	}
@@ -269,7 +269,7 @@ func TestTemplateOfParts(t *testing.T) {
 		"{{$x := print" + strings.Repeat(" .", 100) + "}}",
 		"{{range 900}}{{/*" + strings.Repeat("x", 200_000) + "*/}}{{end}}",
 	} {
-		if _, err := render.Fill("text", source, p); err == nil || !strings.Contains(err.Error(), "takes too much") {
+		if _, err := render.Fill("text", source, p); err == nil || !strings.Contains(err.Error(), "too expensive to render") {
 			t.Errorf("%.40s: %v, want it refused", source, err)
 		}
 	}

@@ -39,20 +39,21 @@ const (
 // The roles of an organization that requests can name.
 var roles = []string{delivery.RoleManager, delivery.RoleAuditor, delivery.RoleBilling}
 
-// letter is the body of a request to send a notification.
-type letter struct {
+// sendRequest is the body of a request to send a notification.
+type sendRequest struct {
 	kind, subject, text, replyTo, to, role string
 	html                                   delivery.HTML
 }
 
-// readLetter parses the body of a request to send. An empty body gives an empty letter.
-func readLetter(r request) (l letter, err error) {
+// parseSendRequest parses the body of a request to send. An empty body gives an empty
+// sendRequest.
+func parseSendRequest(r request) (l sendRequest, err error) {
 	f, err := readFields(r)
 	if err != nil && !errors.Is(err, errEmpty) {
 		return l, err
 	}
 	var page string
-	err = f.into(map[string]any{
+	err = f.decode(map[string]any{
 		"kind_id": &l.kind, "subject": &l.subject, "text": &l.text, "html": &page, "reply_to": &l.replyTo, "to": &l.to, "role": &l.role,
 	})
 	if err != nil {
@@ -65,24 +66,24 @@ func readLetter(r request) (l letter, err error) {
 	return l, nil
 }
 
-// checkForPeople returns the errors of a letter to users.
-func (l letter) checkForPeople() error {
+// checkForPeople returns the errors of a request to users.
+func (l sendRequest) checkForPeople() error {
 	var wrong []string
 	switch {
 	case l.kind == "":
 		wrong = append(wrong, `"kind_id" is a required field`)
-	case !formOfID.MatchString(l.kind):
+	case !kindIDPattern.MatchString(l.kind):
 		wrong = append(wrong, `"kind_id" is improperly formatted`)
 	}
-	wrong = append(wrong, l.flaws()...)
+	wrong = append(wrong, l.problems()...)
 	if l.role != "" && !slices.Contains(roles, l.role) {
 		wrong = append(wrong, `"role" must be "OrgManager", "OrgAuditor", "BillingManager" or unset`)
 	}
-	return l.verdict(wrong)
+	return l.check(wrong)
 }
 
-// checkForAddress returns the errors of a letter to an address.
-func (l letter) checkForAddress() error {
+// checkForAddress returns the errors of a request to an address.
+func (l sendRequest) checkForAddress() error {
 	var wrong []string
 	switch {
 	case l.to == "":
@@ -90,29 +91,29 @@ func (l letter) checkForAddress() error {
 	case bareAddress(l.to) == "":
 		wrong = append(wrong, `"to" is improperly formatted`)
 	}
-	return l.verdict(append(wrong, l.flaws()...))
+	return l.check(append(wrong, l.problems()...))
 }
 
-// flaws returns the errors that any letter can have.
-func (l letter) flaws() (wrong []string) {
+// problems returns the errors that any request can have.
+func (l sendRequest) problems() (wrong []string) {
 	if l.text == "" && l.html.BodyContent == "" {
 		wrong = append(wrong, noParts)
 	}
-	if !goodReply(l.replyTo) {
+	if !validReplyTo(l.replyTo) {
 		wrong = append(wrong, `"reply_to" is improperly formatted`)
 	}
 	return wrong
 }
 
-func (l letter) verdict(wrong []string) error {
+func (l sendRequest) check(wrong []string) error {
 	if len(wrong) > 0 {
 		return invalid("%s", strings.Join(wrong, ","))
 	}
 	return cmp.Or(tooLong("kind_id", l.kind), tooLong("subject", l.subject), tooLong("to", l.to), tooLong("reply_to", l.replyTo))
 }
 
-// addressPiece matches a mail address inside a text.
-var addressPiece = regexp.MustCompile(`[^\s<>@,;:"'()\[\]\\]+@[^\s<>@,;:"'()\[\]\\]+`)
+// addressPattern matches a mail address inside a text.
+var addressPattern = regexp.MustCompile(`[^\s<>@,;:"'()\[\]\\]+@[^\s<>@,;:"'()\[\]\\]+`)
 
 // bareAddress returns the address in a text such as `Name <a@b>`, or "". It returns ""
 // for a text with control characters, which could add header lines.
@@ -127,11 +128,11 @@ func bareAddress(s string) string {
 		}
 		s = inside
 	}
-	return addressPiece.FindString(s)
+	return addressPattern.FindString(s)
 }
 
-// goodReply reports whether s is empty or a valid reply address.
-func goodReply(s string) bool {
+// validReplyTo reports whether s is empty or a valid reply address.
+func validReplyTo(s string) bool {
 	if s == "" {
 		return true
 	}
@@ -142,9 +143,9 @@ func goodReply(s string) bool {
 	return err == nil
 }
 
-// notice returns the notice of a letter. The kind must be registered, and a critical
+// notice returns the notice of a request. The kind must be registered, and a critical
 // kind requires the scope for it.
-func (s *sending) notice(r request, l letter) (delivery.Notice, error) {
+func (s *sending) notice(r request, l sendRequest) (delivery.Notice, error) {
 	n := delivery.Notice{
 		Version: delivery.V1, Client: r.who.Client, Kind: l.kind, Subject: l.subject, Text: l.text, HTML: l.html, ReplyTo: l.replyTo,
 		Received: time.Now().UTC(), Request: requestID(r.Request),
@@ -154,12 +155,12 @@ func (s *sending) notice(r request, l letter) (delivery.Notice, error) {
 		if err != nil {
 			return n, err
 		}
-		if k.Critical && !holds(r.who, ScopeCritical) {
+		if k.Critical && !hasScope(r.who, ScopeCritical) {
 			return n, invalid("Insufficient privileges to send notification %s", k.ID)
 		}
 		n.KindDescription = k.Description
 	}
-	c, err := orNone(s.shelves.clients.Get(keyOf(n.Client)))
+	c, err := ignoreNotFound(s.buckets.clients.Get(keyOf(n.Client)))
 	if err != nil {
 		return n, fmt.Errorf("cannot read client %s: %w", n.Client, err)
 	}
@@ -177,11 +178,11 @@ func requestID(r *http.Request) string {
 }
 
 // audience returns the recipients of a notice, and adds to it who they are.
-type audience func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error)
+type audience func(ctx context.Context, l sendRequest, n *delivery.Notice) (delivery.Audience, error)
 
 // sendToPeople handles all requests to send, except those to an address.
 func (s *sending) sendToPeople(r request, find audience) (any, error) {
-	l, err := readLetter(r)
+	l, err := parseSendRequest(r)
 	if err != nil {
 		return nil, err
 	}
@@ -226,21 +227,21 @@ type sent struct {
 	Request   string          `json:"vcap_request_id"`
 }
 
-// room refuses messages while the disk is nearly full, because queued messages must be
-// stored.
-func (s *core) room() error {
-	if s.c.Space == nil {
+// checkDisk refuses messages while the disk is nearly full, because queued messages
+// must be stored.
+func (s *core) checkDisk() error {
+	if s.c.CheckDisk == nil {
 		return nil
 	}
-	if err := s.c.Space(); err != nil {
-		s.c.Logger.Warn("messages are refused", "err", err)
-		return problemf(http.StatusServiceUnavailable, "There is no room for more messages: try again later")
+	if err := s.c.CheckDisk(); err != nil {
+		s.c.Logger.Warn("messages are refused because the disk is nearly full", "err", err)
+		return problemf(http.StatusServiceUnavailable, "The disk is too full to store more messages. Try again later")
 	}
 	return nil
 }
 
 func (s *sending) enqueue(ctx context.Context, n delivery.Notice, people []delivery.Person) (any, error) {
-	if err := s.room(); err != nil {
+	if err := s.checkDisk(); err != nil {
 		return nil, err
 	}
 	ms, err := s.c.Queue.Enqueue(ctx, n, people)
@@ -261,7 +262,7 @@ func (s *sending) sendToUser(r request) (any, error) {
 	if err := tooLong("guid", guid); err != nil {
 		return nil, err
 	}
-	return s.sendToPeople(r, func(_ context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
+	return s.sendToPeople(r, func(_ context.Context, _ sendRequest, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseUser
 		return delivery.Audience{People: func(yield func(delivery.Person, error) bool) { yield(delivery.Person{GUID: guid}, nil) }}, nil
 	})
@@ -270,7 +271,7 @@ func (s *sending) sendToUser(r request) (any, error) {
 // sendToSpace handles POST /spaces/{guid}.
 func (s *sending) sendToSpace(r request) (any, error) {
 	guid := r.PathValue("guid")
-	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, _ sendRequest, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseSpace
 		a, err := s.c.Directory.InSpace(ctx, guid)
 		n.Space, n.Org = a.Space, a.Org
@@ -281,7 +282,7 @@ func (s *sending) sendToSpace(r request) (any, error) {
 // sendToOrg handles POST /organizations/{guid}.
 func (s *sending) sendToOrg(r request) (any, error) {
 	guid := r.PathValue("guid")
-	return s.sendToPeople(r, func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, l sendRequest, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement, n.Role = endorseOrg, l.role
 		if l.role != "" {
 			n.Endorsement = endorseRole
@@ -308,7 +309,7 @@ func placeProblem(err error, guid string) error {
 
 // sendToEveryone handles POST /everyone.
 func (s *sending) sendToEveryone(r request) (any, error) {
-	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, _ sendRequest, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseEveryone
 		return s.c.Directory.Everyone(ctx)
 	})
@@ -318,7 +319,7 @@ func (s *sending) sendToEveryone(r request) (any, error) {
 // users have.
 func (s *sending) sendToScope(r request) (any, error) {
 	scope := r.PathValue("scope")
-	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, _ sendRequest, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement, n.Scope = endorseScope, scope
 		if slices.Contains(s.c.DefaultScopes, scope) {
 			return delivery.Audience{}, problemf(http.StatusNotAcceptable, "You cannot send a notification to a default scope")
@@ -333,7 +334,7 @@ func (s *sending) sendToScope(r request) (any, error) {
 
 // sendToAddress handles POST /emails, which needs no kind.
 func (s *sending) sendToAddress(r request) (any, error) {
-	l, err := readLetter(r)
+	l, err := parseSendRequest(r)
 	if err != nil {
 		return nil, err
 	}

@@ -65,22 +65,22 @@ func TestSendRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, path := range tt.paths {
-				w.do(w.sender(), "POST", path, tt.body).want(t, path, tt.code, refused(tt.message))
+				w.do(w.sender(), "POST", path, tt.body).want(t, path, tt.code, errorJSON(tt.message))
 			}
 		})
 	}
-	meek := w.client("meek", ScopeManage, ScopeCritical)
-	w.do(meek, "PUT", "/notifications", `{"source_name":"m","notifications":{"alarm":{"description":"d","critical":true}}}`).want(t, "register", 204, "")
+	limited := w.client("meek", ScopeManage, ScopeCritical)
+	w.do(limited, "PUT", "/notifications", `{"source_name":"m","notifications":{"alarm":{"description":"d","critical":true}}}`).want(t, "register", 204, "")
 	testkit.Must(w.auth.Accounts().UpdateClient("meek", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite, ScopeEmails}
 		return nil
 	}))(t)
 	delete(w.tokens, "meek")
 	for _, path := range everywhere {
-		w.do(w.again("meek"), "POST", path, `{"kind_id":"alarm","to":"a@b","text":"t"}`).
-			want(t, "critical without its scope: "+path, 422, refused("Insufficient privileges to send notification alarm"))
-		w.do(w.again("meek"), "POST", path, `{"kind_id":"news","to":"a@b","text":"t"}`).
-			want(t, "the kind of another client: "+path, 404, refused(`Notification with ID "news" belonging to client "meek" could not be found`))
+		w.do(w.newToken("meek"), "POST", path, `{"kind_id":"alarm","to":"a@b","text":"t"}`).
+			want(t, "critical without its scope: "+path, 422, errorJSON("Insufficient privileges to send notification alarm"))
+		w.do(w.newToken("meek"), "POST", path, `{"kind_id":"news","to":"a@b","text":"t"}`).
+			want(t, "the kind of another client: "+path, 404, errorJSON(`Notification with ID "news" belonging to client "meek" could not be found`))
 	}
 	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
@@ -182,7 +182,7 @@ func TestEmailWithoutKind(t *testing.T) {
 	if len(problems) > 0 || len(mails) != 1 || mails[0].Subject != "CF Notification: a Bcc: c@d" {
 		t.Errorf("mails = %+v, %v", mails, problems)
 	}
-	if all := testkit.Must(w.s.shelves.clients.All())(t); len(all) != 0 {
+	if all := testkit.Must(w.s.buckets.clients.All())(t); len(all) != 0 {
 		t.Errorf("clients = %+v, want none", all)
 	}
 }
@@ -190,7 +190,7 @@ func TestEmailWithoutKind(t *testing.T) {
 func TestMessageStatus(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
-	w.do(w.sender(), "GET", "/messages/none", "").want(t, "unknown", 404, refused(`Message with ID "none" could not be found`))
+	w.do(w.sender(), "GET", "/messages/none", "").want(t, "unknown", 404, errorJSON(`Message with ID "none" could not be found`))
 	id := shown(t, w.do(w.sender(), "POST", "/users/u", `{"kind_id":"news","text":"t"}`))[0].ID
 	for status, want := range map[delivery.Status]delivery.Status{delivery.Retry: delivery.Failed, delivery.Delivered: delivery.Delivered, delivery.Failed: delivery.Failed, delivery.Undeliverable: delivery.Undeliverable} {
 		testkit.Must(messages(w.db).Update(id, func(m *delivery.Message) error { m.Status = status; return nil }))(t)
@@ -203,8 +203,8 @@ func TestPlatformFails(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Directory = &failingDirectory{Directory: c.Directory} })
 	w.register()
 	w.do(w.sender(), "POST", "/spaces/x", `{"kind_id":"news","text":"t"}`).
-		want(t, "loading the space", 502, refused("CloudController Failure: the platform does not answer as it should: status 500"))
-	w.do(w.sender(), "POST", "/everyone", `{"kind_id":"news","text":"t"}`).want(t, "listing", 500, refused("Internal Server Error"))
+		want(t, "loading the space", 502, errorJSON("CloudController Failure: unexpected response from the platform: status 500"))
+	w.do(w.sender(), "POST", "/everyone", `{"kind_id":"news","text":"t"}`).want(t, "listing", 500, errorJSON("Internal Server Error"))
 	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
@@ -237,14 +237,14 @@ var errBroken = errors.New("the list ends in the middle")
 
 // While the disk is nearly full, messages are refused, in both versions.
 func TestSendNoRoom(t *testing.T) {
-	w := newHTTPWorld(t, func(c *Config) { c.Space = func() error { return errors.New("only 3 MB are free") } })
+	w := newHTTPWorld(t, func(c *Config) { c.CheckDisk = func() error { return errors.New("only 3 MB are free") } })
 	w.register()
 	g := w.do(w.sender(), "POST", "/everyone", `{"kind_id":"news","text":"hello"}`)
-	g.want(t, "no room", 503, `{"errors":["There is no room for more messages: try again later"]}`)
+	g.want(t, "no room", 503, `{"errors":["The disk is too full to store more messages. Try again later"]}`)
 	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
-	if err := w.s.launch(campaign{ID: "c"}, nil); err == nil {
+	if err := w.s.storeCampaign(campaign{ID: "c"}, nil); err == nil {
 		t.Error("a campaign was launched")
 	}
 }

@@ -2,12 +2,12 @@
 // notifications and send them to users, spaces, organizations, scopes, addresses or
 // everyone; each recipient gets a mail.
 //
-//	request ─▶ guard (rights) ─▶ kinds, templates, preferences      Server, on disk
+//	request ─▶ permission check ─▶ kinds, templates, preferences      Server, on disk
 //	              │
 //	              └─▶ send: Directory (who?) ─▶ Queue (one Message each, on disk) ─▶ 200
 //	                                              │
 //	            Courier ◀─────────────────────────┘
-//	              └─▶ Compose (subscribed? template filled in) ─▶ Post: SMTP, or the Inbox
+//	              └─▶ Compose (subscribed? template filled in) ─▶ Mailer: SMTP, or the Inbox
 //
 // The API has two versions. The header X-NOTIFICATIONS-VERSION selects one.
 package notify
@@ -74,9 +74,9 @@ type Config struct {
 	// DefaultScopes are the scopes of all users, which cannot be used as recipients. If
 	// nil, the default is platformScopes.
 	DefaultScopes []string
-	// Space returns an error if nothing more can be stored on disk; nil: no check.
-	Space  func() error
-	Logger *slog.Logger
+	// CheckDisk returns an error if nothing more can be stored on disk; nil: no check.
+	CheckDisk func() error
+	Logger    *slog.Logger
 }
 
 // platformScopes are the scopes of all users in Cloud Foundry.
@@ -102,7 +102,7 @@ type Server struct {
 type core struct {
 	c       Config
 	log     *slog.Logger
-	shelves shelves
+	buckets buckets
 }
 
 // v1 are the endpoints of version 1, by subject.
@@ -139,12 +139,12 @@ func New(c Config) (*Server, error) {
 		"DB": c.DB == nil, "Auth": c.Auth == nil, "Directory": c.Directory == nil, "Queue": c.Queue == nil, "Logger": c.Logger == nil,
 	} {
 		if missing {
-			return nil, fmt.Errorf("cannot make the notification service without %s", name)
+			return nil, fmt.Errorf("cannot create the notification service without %s", name)
 		}
 	}
 	public, err := url.Parse(c.PublicURL)
 	if err != nil || public.Host == "" || public.Scheme != "http" && public.Scheme != "https" {
-		return nil, fmt.Errorf("cannot make the notification service: its public URL must be like http://127.0.0.1:8484/notify, not %q", c.PublicURL)
+		return nil, fmt.Errorf("cannot create the notification service: its public URL must have the form http://127.0.0.1:8484/notify, not %q", c.PublicURL)
 	}
 	c.CORSOrigin = cmp.Or(c.CORSOrigin, "*")
 	if c.DefaultScopes == nil {
@@ -152,26 +152,26 @@ func New(c Config) (*Server, error) {
 	}
 	c.Domain = cmp.Or(c.Domain, public.Hostname())
 	c.From = cmp.Or(c.From, "no-reply@"+c.Domain)
-	k := &core{c: c, log: c.Logger, shelves: newShelves(c.DB)}
+	k := &core{c: c, log: c.Logger, buckets: newBuckets(c.DB)}
 	s := &Server{
 		core: k, composer: &composer{k}, prefix: strings.TrimSuffix(public.Path, "/"),
 		v1: v1{&kinds{k}, &templates{k}, &preferenceHandlers{k}, &sending{k}},
 		v2: v2{&campaigns{core: k}, &senders{k}, &templates2{k}, &campaignTypes{k}},
 	}
 	s.versions = map[int]http.Handler{}
-	for _, d := range []dialect{{delivery.V1, rights, s.endpoints()}, {delivery.V2, rights2, s.endpoints2()}} {
+	for _, d := range []apiVersion{{delivery.V1, permissions, s.endpoints()}, {delivery.V2, permissions2, s.endpoints2()}} {
 		if s.versions[d.version], err = s.mux(d); err != nil {
-			return nil, fmt.Errorf("cannot make version %d of the notification service: %w", d.version, err)
+			return nil, fmt.Errorf("cannot create version %d of the notification service: %w", d.version, err)
 		}
 	}
 	return s, nil
 }
 
-// dialect is one version of the API.
-type dialect struct {
-	version   int
-	rights    map[string]right
-	endpoints map[string]endpoint
+// apiVersion is one version of the API.
+type apiVersion struct {
+	version     int
+	permissions map[string]permission
+	endpoints   map[string]endpoint
 }
 
 // endpoints returns the endpoints of version 1.
@@ -203,8 +203,8 @@ func (s *Server) endpoints() map[string]endpoint {
 		"POST /emails":               s.sendToAddress,
 		"GET /messages/{id}":         s.getMessage,
 
-		"OPTIONS /user_preferences":        s.allowPages,
-		"OPTIONS /user_preferences/{guid}": s.allowPages,
+		"OPTIONS /user_preferences":        s.answerPreflight,
+		"OPTIONS /user_preferences/{guid}": s.answerPreflight,
 		"GET /user_preferences":            s.ownPreferences,
 		"PATCH /user_preferences":          s.changeOwnPreferences,
 		"GET /user_preferences/{guid}":     s.preferencesOf,
@@ -232,14 +232,14 @@ var noContent = reply{status: http.StatusNoContent}
 
 // mux wraps every endpoint with its permission check. All other paths give 404, with
 // any method.
-func (s *Server) mux(d dialect) (http.Handler, error) {
-	if err := checkRights(d.rights, slices.Sorted(maps.Keys(d.endpoints))); err != nil {
+func (s *Server) mux(d apiVersion) (http.Handler, error) {
+	if err := checkPermissions(d.permissions, slices.Sorted(maps.Keys(d.endpoints))); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", http.HandlerFunc(http.NotFound))
 	for pattern, e := range d.endpoints {
-		mux.Handle(pattern, s.serve(d.version, d.rights[pattern], e))
+		mux.Handle(pattern, s.serve(d.version, d.permissions[pattern], e))
 	}
 	return mux, nil
 }
@@ -247,7 +247,7 @@ func (s *Server) mux(d dialect) (http.Handler, error) {
 // Handler returns the handler for paths relative to the service, such as /templates. To
 // serve it under another path, strip that prefix first.
 func (s *Server) Handler() http.Handler {
-	return s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.recoverPanics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		version, ok := versionOf(r.Header.Get(VersionHeader))
 		next := s.versions[version]
 		switch clean := path.Clean("/" + r.URL.Path); {
@@ -271,8 +271,8 @@ func versionOf(header string) (int, bool) {
 	return n, err == nil
 }
 
-// recovered turns a panic into an error response, so that the daemon keeps running.
-func (s *Server) recovered(next http.Handler) http.Handler {
+// recoverPanics turns a panic into an error response, so that the daemon keeps running.
+func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			p := recover()
@@ -282,7 +282,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, too
 				panic(p)
 			}
-			s.log.Error("panic while answering", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.log.Error("panic while handling a request", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			s.write(w, r, s.failure(r, errInternal))
 		}()
 		next.ServeHTTP(w, r)
@@ -290,13 +290,13 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 }
 
 // serve checks the permission of the caller and writes the response of the endpoint.
-func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
+func (s *Server) serve(version int, required permission, e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		if version == delivery.V1 && ofPreferences(r) {
-			s.allow(w.Header())
+		if version == delivery.V1 && isPreferencesPath(r) {
+			s.setCORSHeaders(w.Header())
 		}
-		who, err := s.admit(r, version, needs)
+		who, err := s.authorize(r, version, required)
 		if err == nil && inbound.URL(r.URL) != nil {
 			err = errAddress
 		}
@@ -307,30 +307,30 @@ func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
 		if err != nil {
 			v = s.failure(r, err)
 		}
-		answer, ok := v.(reply)
+		response, ok := v.(reply)
 		if !ok {
-			answer = reply{status: http.StatusOK, body: v}
+			response = reply{status: http.StatusOK, body: v}
 		}
-		s.write(w, r, answer)
+		s.write(w, r, response)
 	})
 }
 
-// admit returns the caller if it has the permission.
-func (s *Server) admit(r *http.Request, version int, needs right) (auth.Principal, error) {
-	if needs.open {
+// authorize returns the caller if it has the permission.
+func (s *Server) authorize(r *http.Request, version int, required permission) (auth.Principal, error) {
+	if required.open {
 		return auth.Principal{}, nil
 	}
 	who, err := s.caller(r, version)
 	if err != nil {
 		return who, err
 	}
-	if needs.self && !mayChoose(who, r.PathValue("user")) {
+	if required.self && !canChangeSubscriptions(who, r.PathValue("user")) {
 		return who, errForbidden
 	}
-	if !slices.ContainsFunc(needs.oneOf, func(scope string) bool { return holds(who, scope) }) {
+	if !slices.ContainsFunc(required.oneOf, func(scope string) bool { return hasScope(who, scope) }) {
 		return who, errForbidden
 	}
-	if needs.owner && r.PathValue("client") != who.Client && !administers(who) {
+	if required.owner && r.PathValue("client") != who.Client && !isAdmin(who) {
 		return who, errForbidden
 	}
 	return who, nil
@@ -349,7 +349,7 @@ func (s *Server) caller(r *http.Request, version int) (auth.Principal, error) {
 	}
 	who, err := s.c.Auth.Verify(parts[1])
 	if err != nil {
-		return who, refusal(version, parts[1], err)
+		return who, tokenError(version, parts[1], err)
 	}
 	return who, nil
 }
@@ -358,7 +358,7 @@ func (s *Server) caller(r *http.Request, version int) (auth.Principal, error) {
 func (s *Server) failure(r *http.Request, err error) reply {
 	p := toProblem(err)
 	if p.status >= http.StatusInternalServerError && r.Context().Err() == nil && !errors.Is(err, errInternal) {
-		s.log.Error("cannot answer", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.log.Error("cannot handle a request", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	return reply{status: p.status, body: errorBody{Errors: []string{p.message}}}
 }
@@ -377,7 +377,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a reply) {
 	}
 	raw, err := json.Marshal(a.body)
 	if err != nil {
-		s.log.Error("cannot encode an answer", "path", r.URL.Path, "err", err)
+		s.log.Error("cannot encode a response", "path", r.URL.Path, "err", err)
 		a.status, raw = http.StatusInternalServerError, []byte(`{"errors":["Internal Server Error"]}`)
 	}
 	if a.status >= http.StatusBadRequest && a.status != http.StatusUnauthorized && a.status != http.StatusForbidden {
@@ -386,7 +386,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a reply) {
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(a.status)
 	if _, err := w.Write(raw); err != nil {
-		s.log.Debug("cannot send an answer", "path", r.URL.Path, "err", err)
+		s.log.Debug("cannot send a response", "path", r.URL.Path, "err", err)
 	}
 }
 
@@ -395,7 +395,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a reply) {
 type fields map[string]json.RawMessage
 
 // errEmpty is the error for an empty body.
-var errEmpty = errors.New("the body is empty")
+var errEmpty = errors.New("the request body is empty")
 
 // readFields parses the body, which is one JSON object. It is nil for null.
 func readFields(r request) (fields, error) {
@@ -427,9 +427,9 @@ func asRequest(err error) error {
 	return errParse
 }
 
-// into decodes members into the variables that are named after them. A missing or null
-// member does not change its variable.
-func (f fields) into(vars map[string]any) error {
+// decode decodes members into the variables that are named after them. A missing or
+// null member does not change its variable.
+func (f fields) decode(vars map[string]any) error {
 	for name, v := range vars {
 		raw, ok := f[name]
 		if ok && json.Unmarshal(raw, v) != nil {
@@ -439,8 +439,8 @@ func (f fields) into(vars map[string]any) error {
 	return nil
 }
 
-// other returns a member with an unknown name, or false.
-func (f fields) other(known ...string) (string, bool) {
+// unknownKey returns a member with an unknown name, or false.
+func (f fields) unknownKey(known ...string) (string, bool) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		if !slices.Contains(known, name) {
 			return name, true

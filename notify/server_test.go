@@ -65,9 +65,9 @@ func TestPathNames(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.do(w.sender(), "PUT", "/notifications", `{"source_name":"s","notifications":{"a b/c":{"description":"d"}}}`).want(t, "register", 204, "")
 	w.do(w.sender(), "PUT", "/clients/sender/notifications/a%20b%2Fc/template", `{}`).want(t, "assign", 204, "")
-	w.do(w.sender(), "GET", "/templates/a%20b", "").want(t, "unknown", 404, refused(`Template with ID "a b" could not be found`))
+	w.do(w.sender(), "GET", "/templates/a%20b", "").want(t, "unknown", 404, errorJSON(`Template with ID "a b" could not be found`))
 	long := strings.Repeat("x", 5000)
-	w.do(w.sender(), "GET", "/templates/"+long, "").want(t, "long", 404, refused(`Template with ID "`+long[:64]+`..." could not be found`))
+	w.do(w.sender(), "GET", "/templates/"+long, "").want(t, "long", 404, errorJSON(`Template with ID "`+long[:64]+`..." could not be found`))
 }
 
 // Errors end with a newline; 401, 403 and successes do not.
@@ -88,8 +88,8 @@ func TestLineEnds(t *testing.T) {
 // A panic affects only one response.
 func TestPanic(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Auth = panicking{} })
-	w.do("a.b.c", "GET", "/templates", "").want(t, "panic", 500, refused("Internal Server Error"))
-	if !strings.Contains(w.logged.String(), "panic while answering") {
+	w.do("a.b.c", "GET", "/templates", "").want(t, "panic", 500, errorJSON("Internal Server Error"))
+	if !strings.Contains(w.logged.String(), "panic while handling a request") {
 		t.Errorf("log = %s", w.logged)
 	}
 }
@@ -104,7 +104,7 @@ func TestKnownCaller(t *testing.T) {
 	who := auth.Principal{ID: "local", Scopes: []string{ScopeTemplatesRead, ScopeManage}}
 	known := func(r *http.Request) { *r = *r.WithContext(auth.NewContext(r.Context(), who)) }
 	w.do("", "GET", "/templates", "", known).want(t, "list", 200, "{}")
-	w.do("", "POST", "/everyone", "", known).want(t, "send", 403, refused(notYours))
+	w.do("", "POST", "/everyone", "", known).want(t, "send", 403, errorJSON(forbidden))
 	w.do("", "PUT", "/notifications", `{"source_name":"s"}`, known).want(t, "register", 204, "")
 }
 

@@ -22,10 +22,10 @@ func TestUnclearBodies(t *testing.T) {
 		`{"name":"a","name":"b","html":"h"}`, `{"name":"a","html":"h","metadata":{"k":1,"k":2}}`,
 		"{\"name\":\"\xff\",\"html\":\"h\"}", `{"name":"\ud800","html":"h"}`,
 	} {
-		w.do(token, "POST", "/templates", body).want(t, body, 400, refused(notParsed))
+		w.do(token, "POST", "/templates", body).want(t, body, 400, errorJSON(notParsed))
 	}
 	for _, body := range []string{`{"name":"a","name":"b"}`, `{"name":"a","NAME":"b"}`, "{\"name\":\"\xc3\"}", `{"name":"\udc00"}`} {
-		w.two(token, "POST", "/senders", body).want(t, body, 400, refused(badBody))
+		w.doV2(token, "POST", "/senders", body).want(t, body, 400, errorJSON(badBody))
 	}
 	for body, says := range map[string]string{
 		`{"global_unsubscribe":true,"global_unsubscribe":false}`: "duplicate key", `{"clients":{"c":{"k":{"email":true,"EMAIL":false}}}}`: "duplicate key",
@@ -35,7 +35,7 @@ func TestUnclearBodies(t *testing.T) {
 			t.Errorf("%q: %v, want %s", body, err, says)
 		}
 	}
-	w.do(token, "POST", "/users/%FF", `{"kind_id":"k","text":"t"}`).want(t, "path", 400, refused("Request address is not valid UTF-8"))
+	w.do(token, "POST", "/users/%FF", `{"kind_id":"k","text":"t"}`).want(t, "path", 400, errorJSON("Request address is not valid UTF-8"))
 }
 
 // A body that arrives too slowly gets a response, in both versions.

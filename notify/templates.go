@@ -38,8 +38,8 @@ var builtIn = Template{
 	Text: "{{.Endorsement}}\n{{.Text}}", HTML: "<p>{{.Endorsement}}</p>{{.HTML}}", Metadata: json.RawMessage("{}"),
 }
 
-// templateShape is the JSON format of a template.
-type templateShape struct {
+// templateResponse is the JSON format of a template.
+type templateResponse struct {
 	Name     string          `json:"name"`
 	Subject  string          `json:"subject"`
 	HTML     string          `json:"html"`
@@ -58,12 +58,12 @@ func newID() string {
 func readTemplate(r request) (t Template, err error) {
 	f, err := readFields(r)
 	if err != nil {
-		return t, orParse(err)
+		return t, asParseError(err)
 	}
 	if f == nil {
 		return t, errParse
 	}
-	if _, ok := f.other("name", "html", "text", "subject", "metadata"); ok {
+	if _, ok := f.unknownKey("name", "html", "text", "subject", "metadata"); ok {
 		return t, errParse
 	}
 	for _, name := range []string{"name", "html"} {
@@ -71,7 +71,7 @@ func readTemplate(r request) (t Template, err error) {
 			return t, invalid("Missing required field '%s'", name)
 		}
 	}
-	err = f.into(map[string]any{"name": &t.Name, "html": &t.HTML, "text": &t.Text, "subject": &t.Subject})
+	err = f.decode(map[string]any{"name": &t.Name, "html": &t.HTML, "text": &t.Text, "subject": &t.Subject})
 	if err != nil {
 		return t, err
 	}
@@ -122,7 +122,7 @@ func (s *templates) createTemplate(r request) (any, error) {
 		return nil, err
 	}
 	t.ID = newID()
-	err = s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.shelves.templates.With(tx), t) })
+	err = s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.buckets.templates.With(tx), t) })
 	if err != nil {
 		return nil, err
 	}
@@ -130,23 +130,23 @@ func (s *templates) createTemplate(r request) (any, error) {
 }
 
 // addTemplate stores a new template, unless there are too many.
-func addTemplate(shelf *store.Bucket[Template], t Template) error {
-	all, err := shelf.All()
+func addTemplate(bucket *store.Bucket[Template], t Template) error {
+	all, err := bucket.All()
 	if err != nil {
 		return fmt.Errorf("cannot count templates: %w", err)
 	}
 	if len(all) >= maxTemplates {
-		return invalid("There are %d templates already: delete some that are not used", len(all))
+		return invalid("The limit of %d templates is reached; delete templates that are not used", len(all))
 	}
-	if err := shelf.Put(t.ID, t); err != nil {
-		return fmt.Errorf("cannot keep template %s: %w", t.ID, err)
+	if err := bucket.Put(t.ID, t); err != nil {
+		return fmt.Errorf("cannot store template %s: %w", t.ID, err)
 	}
 	return nil
 }
 
 // listTemplates handles GET /templates.
 func (s *templates) listTemplates(request) (any, error) {
-	all, err := s.shelves.templates.All()
+	all, err := s.buckets.templates.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list templates: %w", err)
 	}
@@ -166,8 +166,8 @@ func (s *templates) listTemplates(request) (any, error) {
 func templateID(r request) string { return cmp.Or(r.PathValue("id"), defaultTemplate) }
 
 // template returns a template, or a not-found error. The default one always exists.
-func (s *core) template(shelf *store.Bucket[Template], id string) (Template, error) {
-	t, err := shelf.Get(id)
+func (s *core) template(bucket *store.Bucket[Template], id string) (Template, error) {
+	t, err := bucket.Get(id)
 	switch {
 	case err == nil:
 		return t, nil
@@ -181,11 +181,11 @@ func (s *core) template(shelf *store.Bucket[Template], id string) (Template, err
 
 // getTemplate handles GET /templates/{id} and GET /default_template.
 func (s *templates) getTemplate(r request) (any, error) {
-	t, err := s.template(s.shelves.templates, templateID(r))
+	t, err := s.template(s.buckets.templates, templateID(r))
 	if err != nil {
 		return nil, err
 	}
-	return templateShape{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata}, nil
+	return templateResponse{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata}, nil
 }
 
 // updateTemplate handles PUT /templates/{id} and PUT /default_template.
@@ -195,14 +195,14 @@ func (s *templates) updateTemplate(r request) (any, error) {
 		return nil, err
 	}
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
-		shelf := s.shelves.templates.With(tx)
-		old, err := s.template(shelf, templateID(r))
+		bucket := s.buckets.templates.With(tx)
+		old, err := s.template(bucket, templateID(r))
 		if err != nil {
 			return err
 		}
 		t.ID = old.ID
-		if err := shelf.Put(t.ID, t); err != nil {
-			return fmt.Errorf("cannot keep template %s: %w", t.ID, err)
+		if err := bucket.Put(t.ID, t); err != nil {
+			return fmt.Errorf("cannot store template %s: %w", t.ID, err)
 		}
 		return nil
 	})
@@ -212,12 +212,12 @@ func (s *templates) updateTemplate(r request) (any, error) {
 // get the default one. Deleting the default template resets it to the built-in one.
 func (s *templates) deleteTemplate(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
-		shelf := s.shelves.templates.With(tx)
-		t, err := s.template(shelf, templateID(r))
+		bucket := s.buckets.templates.With(tx)
+		t, err := s.template(bucket, templateID(r))
 		if err != nil {
 			return err
 		}
-		if err := shelf.Delete(t.ID); err != nil {
+		if err := bucket.Delete(t.ID); err != nil {
 			return fmt.Errorf("cannot delete template %s: %w", t.ID, err)
 		}
 		return s.release(tx, t.ID)
@@ -232,14 +232,14 @@ func (s *templates) release(tx *store.Tx, template string) error {
 	}
 	for _, c := range clients {
 		c.Template = ""
-		if err := s.shelves.clients.With(tx).Put(keyOf(c.ID), c); err != nil {
-			return fmt.Errorf("cannot keep client %s: %w", c.ID, err)
+		if err := s.buckets.clients.With(tx).Put(keyOf(c.ID), c); err != nil {
+			return fmt.Errorf("cannot store client %s: %w", c.ID, err)
 		}
 	}
 	for _, k := range kinds {
 		k.Template = ""
-		if err := s.shelves.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
-			return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, k.Client, err)
+		if err := s.buckets.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
+			return fmt.Errorf("cannot store notification %s of client %s: %w", k.ID, k.Client, err)
 		}
 	}
 	return nil
@@ -248,11 +248,11 @@ func (s *templates) release(tx *store.Tx, template string) error {
 // associated returns the clients and kinds that use a template. For the default one,
 // these are the clients and kinds without a template.
 func (s *templates) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
-	clients, err := s.shelves.clients.With(tx).All()
+	clients, err := s.buckets.clients.With(tx).All()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list clients: %w", err)
 	}
-	kinds, err := s.shelves.kinds.With(tx).All()
+	kinds, err := s.buckets.kinds.With(tx).All()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list notifications: %w", err)
 	}
@@ -269,7 +269,7 @@ func (s *templates) listAssociations(r request) (any, error) {
 	}
 	out := []association{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
-		if _, err := s.template(s.shelves.templates.With(tx), templateID(r)); err != nil {
+		if _, err := s.template(s.buckets.templates.With(tx), templateID(r)); err != nil {
 			return err
 		}
 		clients, kinds, err := s.associated(tx, templateID(r))

@@ -48,7 +48,7 @@ func TestTemplateRefusals(t *testing.T) {
 				if len(tt.body) > maxPart && method != "POST" {
 					continue // once is enough, because large bodies are slow
 				}
-				w.do(w.sender(), method, path, tt.body).want(t, method+" "+path, tt.code, refused(tt.message))
+				w.do(w.sender(), method, path, tt.body).want(t, method+" "+path, tt.code, errorJSON(tt.message))
 			}
 		})
 	}
@@ -56,13 +56,13 @@ func TestTemplateRefusals(t *testing.T) {
 	w.do(w.sender(), "GET", "/templates/"+id, "").want(t, "as it was", 200, `{"name":"first","subject":"{{.Subject}}","html":"h","text":"","metadata":{}}`)
 
 	const none = `Template with ID "none" could not be found`
-	w.do(w.sender(), "GET", "/templates/none", "").want(t, "get", 404, refused(none))
-	w.do(w.sender(), "PUT", "/templates/none", `{"name":"n","html":"h"}`).want(t, "put", 404, refused(none))
-	w.do(w.sender(), "DELETE", "/templates/none", "").want(t, "delete", 404, refused(none))
-	w.do(w.sender(), "GET", "/templates/none/associations", "").want(t, "associations", 404, refused(none))
+	w.do(w.sender(), "GET", "/templates/none", "").want(t, "get", 404, errorJSON(none))
+	w.do(w.sender(), "PUT", "/templates/none", `{"name":"n","html":"h"}`).want(t, "put", 404, errorJSON(none))
+	w.do(w.sender(), "DELETE", "/templates/none", "").want(t, "delete", 404, errorJSON(none))
+	w.do(w.sender(), "GET", "/templates/none/associations", "").want(t, "associations", 404, errorJSON(none))
 }
 
-const builtInShape = `{"name":"Default Template","subject":"CF Notification: {{.Subject}}","html":"\u003cp\u003e{{.Endorsement}}\u003c/p\u003e{{.HTML}}",` +
+const builtInResponse = `{"name":"Default Template","subject":"CF Notification: {{.Subject}}","html":"\u003cp\u003e{{.Endorsement}}\u003c/p\u003e{{.HTML}}",` +
 	`"text":"{{.Endorsement}}\n{{.Text}}","metadata":{}}`
 
 // Templates are created, read, replaced and deleted; the default one always exists.
@@ -83,14 +83,14 @@ func TestTemplates(t *testing.T) {
 	w.do(token, "DELETE", "/templates/"+id, "").want(t, "delete", 204, "")
 	w.do(token, "GET", "/templates", "").want(t, "list", 200, `{"`+second+`":{"name":"n2"}}`)
 
-	w.do(token, "GET", "/default_template", "").want(t, "built in", 200, builtInShape)
+	w.do(token, "GET", "/default_template", "").want(t, "built in", 200, builtInResponse)
 	w.do(token, "PUT", "/default_template", `{"name":"Mine","html":"{{.HTML}}"}`).want(t, "put", 204, "")
 	const mine = `{"name":"Mine","subject":"{{.Subject}}","html":"{{.HTML}}","text":"","metadata":{}}`
 	w.do(token, "GET", "/default_template", "").want(t, "mine", 200, mine)
 	w.do(token, "GET", "/templates/default", "").want(t, "by its id", 200, mine)
 	w.do(token, "GET", "/templates", "").want(t, "the default one is not listed", 200, `{"`+second+`":{"name":"n2"}}`)
 	w.do(token, "DELETE", "/templates/default", "").want(t, "delete", 204, "")
-	w.do(token, "GET", "/default_template", "").want(t, "built in again", 200, builtInShape)
+	w.do(token, "GET", "/default_template", "").want(t, "built in again", 200, builtInResponse)
 }
 
 // A deleted template is no longer assigned.
@@ -120,12 +120,12 @@ func TestTemplatesBounded(t *testing.T) {
 	err := w.db.Update(func(tx *store.Tx) (err error) {
 		for i := 0; i < maxTemplates && err == nil; i++ {
 			id := fmt.Sprint(i)
-			err = w.s.shelves.templates.With(tx).Put(id, Template{ID: id})
+			err = w.s.buckets.templates.With(tx).Put(id, Template{ID: id})
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).want(t, "one more", 422, refused("There are 1000 templates already: delete some that are not used"))
+	w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).want(t, "one more", 422, errorJSON("The limit of 1000 templates is reached; delete templates that are not used"))
 }

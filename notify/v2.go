@@ -54,7 +54,7 @@ type campaignTime struct {
 	Created time.Time `json:"created"`
 }
 
-type shelves2 struct {
+type buckets2 struct {
 	senders       *store.Bucket[sender]
 	types         *store.Bucket[campaignType]
 	templates2    *store.Bucket[Template]
@@ -63,8 +63,8 @@ type shelves2 struct {
 	unsubscribers *store.Bucket[unsubscription] // Kind is the campaign type
 }
 
-func newShelves2(db *store.DB) shelves2 {
-	return shelves2{
+func newBuckets2(db *store.DB) buckets2 {
+	return buckets2{
 		senders: store.In(db, "notify senders",
 			store.Index("client", func(s sender) string { return s.Client }),
 			store.Unique("name", func(s sender) string { return nameKey(s.Client, s.Name) })),
@@ -87,8 +87,8 @@ func nameKey(owner, name string) string {
 	return keyOf(owner, name)
 }
 
-// rights2 has the required permission of every pattern of version 2.
-var rights2 = map[string]right{
+// permissions2 has the required permission of every pattern of version 2.
+var permissions2 = map[string]permission{
 	"GET /{$}":  {open: true},
 	"GET /info": {open: true},
 
@@ -177,18 +177,18 @@ func (s *Server) root2(request) (any, error) {
 	return map[string]links{"_links": linksTo("self", "/", "senders", "/senders", "templates", "/templates")}, nil
 }
 
-// read2 parses a body into v and ignores unknown members.
-func read2(r request, v any, complaint string) error {
+// decodeBody2 parses a body into v and ignores unknown members.
+func decodeBody2(r request, v any, message string) error {
 	f, err := readFields(r)
 	if errors.Is(err, errParse) || errors.Is(err, errEmpty) {
-		return problemf(http.StatusBadRequest, "%s", complaint)
+		return problemf(http.StatusBadRequest, "%s", message)
 	}
 	if err != nil {
 		return err
 	}
 	raw, err := json.Marshal(f)
 	if err != nil || inbound.JSON(raw, v) != nil || json.Unmarshal(raw, v) != nil {
-		return problemf(http.StatusBadRequest, "%s", complaint)
+		return problemf(http.StatusBadRequest, "%s", message)
 	}
 	return nil
 }
@@ -199,16 +199,17 @@ const (
 	badTemplateBody = "malformed JSON request"
 )
 
-// joined returns one error with all messages, or nil.
-func joined(wrong []string) error {
+// joinProblems returns one error with all messages, or nil.
+func joinProblems(wrong []string) error {
 	if len(wrong) == 0 {
 		return nil
 	}
 	return invalid("%s", strings.Join(wrong, ", "))
 }
 
-// seen converts a lookup error into the response that the resource does not exist.
-func seen(err error, noun, id string) error {
+// notFoundError converts a lookup error into the response that the resource does not
+// exist.
+func notFoundError(err error, noun, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound("%s with id %q could not be found", noun, inbound.Shorten(id))
 	}

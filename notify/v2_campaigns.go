@@ -29,10 +29,10 @@ const (
 const endorseOrg2 = "You received this message because you belong to the {{.Organization}} organization."
 
 // A campaign is stored as long as its messages. Old ones are dropped at most once per
-// forgetEvery.
+// cleanupInterval.
 const (
-	keepCampaign = delivery.KeepEnded + time.Hour
-	forgetEvery  = time.Hour
+	campaignRetention = delivery.EndedRetention + time.Hour
+	cleanupInterval   = time.Hour
 )
 
 // campaignBody is the body of a request for a campaign.
@@ -46,15 +46,15 @@ type campaignBody struct {
 	ReplyTo  string              `json:"reply_to"`
 }
 
-type campaignShape struct {
+type campaignResponse struct {
 	ID string `json:"id"`
 	campaignBody
 	Links links `json:"_links"`
 }
 
-func presentCampaign(c campaign) campaignShape {
+func presentCampaign(c campaign) campaignResponse {
 	path := "/campaigns/" + c.ID
-	return campaignShape{
+	return campaignResponse{
 		ID: c.ID,
 		campaignBody: campaignBody{
 			SendTo: c.SendTo, Type: c.Type, Text: c.Text, HTML: c.HTML, Subject: c.Subject, Template: c.Template, ReplyTo: c.ReplyTo,
@@ -87,7 +87,7 @@ func (b campaignBody) check() error {
 		return invalid("missing either campaign text or html")
 	case b.Subject == "":
 		return invalid("missing subject")
-	case !goodReply(b.ReplyTo):
+	case !validReplyTo(b.ReplyTo):
 		return invalid("%q is not a valid email address", inbound.Shorten(b.ReplyTo))
 	}
 	return cmp.Or(tooLong("subject", b.Subject), tooLong("reply_to", b.ReplyTo))
@@ -97,14 +97,14 @@ func (b campaignBody) check() error {
 type campaigns struct {
 	*core
 
-	mu     sync.Mutex
-	forgot time.Time // when old campaigns were last dropped; guarded by mu
+	mu          sync.Mutex
+	lastCleanup time.Time // when old campaigns were last dropped; guarded by mu
 }
 
 // createCampaign handles POST /senders/{id}/campaigns.
 func (s *campaigns) createCampaign(r request) (any, error) {
 	var body campaignBody
-	if err := read2(r, &body, badBody); err != nil {
+	if err := decodeBody2(r, &body, badBody); err != nil {
 		return nil, err
 	}
 	if err := body.check(); err != nil {
@@ -122,10 +122,10 @@ func (s *campaigns) createCampaign(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.launch(c, batches); err != nil {
+	if err := s.storeCampaign(c, batches); err != nil {
 		return nil, err
 	}
-	s.forgetCampaigns()
+	s.cleanUpCampaigns()
 	return reply{status: http.StatusAccepted, body: presentCampaign(c)}, nil
 }
 
@@ -138,14 +138,14 @@ func (s *campaigns) campaignNotice(r request, c *campaign) (n delivery.Notice, e
 		if from, err = s.sender(tx, r, c.Sender); err != nil {
 			return err
 		}
-		t, err = s.shelves.types.With(tx).Get(c.Type)
+		t, err = s.buckets.types.With(tx).Get(c.Type)
 		if err == nil && t.Sender != c.Sender {
 			err = store.ErrNotFound
 		}
-		if err := seen(err, "Campaign type", c.Type); err != nil {
+		if err := notFoundError(err, "Campaign type", c.Type); err != nil {
 			return err
 		}
-		if t.Critical && !holds(r.who, ScopeCritical) {
+		if t.Critical && !hasScope(r.who, ScopeCritical) {
 			return problemf(http.StatusForbidden, "Scope %s is required", ScopeCritical)
 		}
 		if c.Template != "" {
@@ -180,7 +180,7 @@ type batch struct {
 // expand returns the recipients of all audiences. Each recipient is included once;
 // spaces and organizations that do not exist have none.
 func (s *campaigns) expand(ctx context.Context, to map[string][]string, n delivery.Notice) ([]batch, error) {
-	x := &expansion{s: s, n: n, told: map[delivery.Person]bool{}}
+	x := &expansion{s: s, n: n, included: map[delivery.Person]bool{}}
 	direct := make([]delivery.Person, 0, len(to[toUsers]))
 	for _, guid := range to[toUsers] {
 		direct = append(direct, delivery.Person{GUID: guid})
@@ -208,10 +208,10 @@ func (s *campaigns) expand(ctx context.Context, to map[string][]string, n delive
 
 // expansion collects the batches of a campaign.
 type expansion struct {
-	s       *campaigns
-	n       delivery.Notice
-	told    map[delivery.Person]bool
-	batches []batch
+	s        *campaigns
+	n        delivery.Notice
+	included map[delivery.Person]bool
+	batches  []batch
 }
 
 // place adds the people of a space or an organization, if it exists.
@@ -231,30 +231,30 @@ func (x *expansion) place(a delivery.Audience, err error, endorsement string) er
 }
 
 func (x *expansion) add(a delivery.Audience, endorsement string, people []delivery.Person) {
-	fresh := slices.DeleteFunc(people, func(p delivery.Person) bool {
-		was := x.told[p]
-		x.told[p] = true
+	added := slices.DeleteFunc(people, func(p delivery.Person) bool {
+		was := x.included[p]
+		x.included[p] = true
 		return was
 	})
-	if len(fresh) == 0 {
+	if len(added) == 0 {
 		return
 	}
 	n := x.n
 	n.Space, n.Org, n.Endorsement = a.Space, a.Org, endorsement
-	x.batches = append(x.batches, batch{n, fresh})
+	x.batches = append(x.batches, batch{n, added})
 }
 
-// launch stores a campaign and all its messages, or nothing.
-func (s *campaigns) launch(c campaign, batches []batch) error {
-	if err := s.room(); err != nil {
+// storeCampaign stores a campaign and all its messages, or nothing.
+func (s *campaigns) storeCampaign(c campaign, batches []batch) error {
+	if err := s.checkDisk(); err != nil {
 		return err
 	}
 	return s.c.DB.Update(func(tx *store.Tx) error {
-		if err := kept(s.shelves.campaigns.With(tx).Put(c.ID, c), "campaign", c.ID); err != nil {
+		if err := storeError(s.buckets.campaigns.With(tx).Put(c.ID, c), "campaign", c.ID); err != nil {
 			return err
 		}
-		when := campaignTime{ID: c.ID, Created: c.Created}
-		if err := kept(s.shelves.campaignTimes.With(tx).Put(delivery.TimeKey(c.Created)+"/"+c.ID, when), "campaign", c.ID); err != nil {
+		created := campaignTime{ID: c.ID, Created: c.Created}
+		if err := storeError(s.buckets.campaignTimes.With(tx).Put(delivery.TimeKey(c.Created)+"/"+c.ID, created), "campaign", c.ID); err != nil {
 			return err
 		}
 		for _, b := range batches {
@@ -266,43 +266,43 @@ func (s *campaigns) launch(c campaign, batches []batch) error {
 	})
 }
 
-// forgetCampaigns drops campaigns whose messages are dropped. If it fails, a later
+// cleanUpCampaigns drops campaigns whose messages are dropped. If it fails, a later
 // campaign repeats it.
-func (s *campaigns) forgetCampaigns() {
+func (s *campaigns) cleanUpCampaigns() {
 	now := time.Now()
 	s.mu.Lock()
-	due := now.Sub(s.forgot) >= forgetEvery
+	due := now.Sub(s.lastCleanup) >= cleanupInterval
 	if due {
-		s.forgot = now
+		s.lastCleanup = now
 	}
 	s.mu.Unlock()
 	if !due {
 		return
 	}
-	if err := s.dropCampaigns(now.Add(-keepCampaign)); err != nil {
-		s.log.Warn("cannot forget old campaigns", "err", err)
+	if err := s.deleteCampaigns(now.Add(-campaignRetention)); err != nil {
+		s.log.Warn("cannot delete old campaigns", "err", err)
 	}
 }
 
-func (s *campaigns) dropCampaigns(before time.Time) error {
-	all, err := s.shelves.campaignTimes.All()
+func (s *campaigns) deleteCampaigns(before time.Time) error {
+	all, err := s.buckets.campaignTimes.All()
 	if err != nil {
 		return fmt.Errorf("cannot list campaigns: %w", err)
 	}
-	for _, when := range all {
-		if when.Created.After(before) {
+	for _, created := range all {
+		if created.Created.After(before) {
 			return nil
 		}
 		err := s.c.DB.Update(func(tx *store.Tx) error {
-			gone, err := s.c.Queue.ForgetCampaign(tx, when.ID)
-			if err != nil || !gone {
+			deleted, err := s.c.Queue.DeleteCampaign(tx, created.ID)
+			if err != nil || !deleted {
 				return err
 			}
-			return errors.Join(s.shelves.campaigns.With(tx).Delete(when.ID),
-				s.shelves.campaignTimes.With(tx).Delete(delivery.TimeKey(when.Created)+"/"+when.ID))
+			return errors.Join(s.buckets.campaigns.With(tx).Delete(created.ID),
+				s.buckets.campaignTimes.With(tx).Delete(delivery.TimeKey(created.Created)+"/"+created.ID))
 		})
 		if err != nil {
-			return fmt.Errorf("cannot forget campaign %s: %w", when.ID, err)
+			return fmt.Errorf("cannot delete campaign %s: %w", created.ID, err)
 		}
 	}
 	return nil
@@ -312,14 +312,14 @@ func (s *campaigns) dropCampaigns(before time.Time) error {
 func (s *campaigns) campaign(r request) (c campaign, err error) {
 	id := r.PathValue("id")
 	err = s.c.DB.View(func(tx *store.Tx) error {
-		c, err = s.shelves.campaigns.With(tx).Get(id)
+		c, err = s.buckets.campaigns.With(tx).Get(id)
 		if err == nil {
 			_, err = s.sender(tx, r, c.Sender)
 		}
 		if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusNotFound {
 			err = store.ErrNotFound
 		}
-		return seen(err, "Campaign", id)
+		return notFoundError(err, "Campaign", id)
 	})
 	return c, err
 }
@@ -330,7 +330,7 @@ func (s *campaigns) getCampaign(r request) (any, error) {
 	return presentCampaign(c), err
 }
 
-type statusShape struct {
+type statusResponse struct {
 	ID            string     `json:"id"`
 	Status        string     `json:"status"`
 	Total         int        `json:"total_messages"`
@@ -355,7 +355,7 @@ func (s *campaigns) getCampaignStatus(r request) (any, error) {
 		return nil, err
 	}
 	path := "/campaigns/" + c.ID
-	out := statusShape{
+	out := statusResponse{
 		ID: c.ID, Status: "sending", Total: count.Total, Sent: count.Delivered, Retry: count.Retry, Failed: count.Failed,
 		Queued: count.Queued, Undeliverable: count.Undeliverable, Started: c.Created,
 		Links: linksTo("self", path+"/status", "campaign", path),

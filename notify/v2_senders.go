@@ -8,24 +8,24 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-type senderShape struct {
+type senderResponse struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Links links  `json:"_links"`
 }
 
-func presentSender(s sender) senderShape {
+func presentSender(s sender) senderResponse {
 	path := "/senders/" + s.ID
-	return senderShape{ID: s.ID, Name: s.Name, Links: linksTo("self", path, "campaign_types", path+"/campaign_types", "campaigns", path+"/campaigns")}
+	return senderResponse{ID: s.ID, Name: s.Name, Links: linksTo("self", path, "campaign_types", path+"/campaign_types", "campaigns", path+"/campaigns")}
 }
 
 // sender returns a sender of the calling client.
 func (s *core) sender(tx *store.Tx, r request, id string) (sender, error) {
-	v, err := s.shelves.senders.With(tx).Get(id)
+	v, err := s.buckets.senders.With(tx).Get(id)
 	if err == nil && v.Client != r.who.Client {
 		err = store.ErrNotFound
 	}
-	return v, seen(err, "Sender", id)
+	return v, notFoundError(err, "Sender", id)
 }
 
 // createSender handles POST /senders. For an existing name it returns that sender.
@@ -33,7 +33,7 @@ func (s *senders) createSender(r request) (any, error) {
 	var body struct {
 		Name string `json:"name"`
 	}
-	if err := read2(r, &body, badBody); err != nil {
+	if err := decodeBody2(r, &body, badBody); err != nil {
 		return nil, err
 	}
 	if body.Name == "" {
@@ -44,16 +44,16 @@ func (s *senders) createSender(r request) (any, error) {
 	}
 	v := sender{ID: newID(), Client: r.who.Client, Name: body.Name}
 	err := s.c.DB.Update(func(tx *store.Tx) error {
-		shelf := s.shelves.senders.With(tx)
-		old, err := shelf.By("name", nameKey(v.Client, v.Name))
+		bucket := s.buckets.senders.With(tx)
+		old, err := bucket.By("name", nameKey(v.Client, v.Name))
 		if err != nil {
-			return fmt.Errorf("cannot look for a sender: %w", err)
+			return fmt.Errorf("cannot look up a sender: %w", err)
 		}
 		if len(old) > 0 {
 			v = old[0]
 			return nil
 		}
-		return kept(shelf.Put(v.ID, v), "sender", v.ID)
+		return storeError(bucket.Put(v.ID, v), "sender", v.ID)
 	})
 	if err != nil {
 		return nil, err
@@ -61,25 +61,25 @@ func (s *senders) createSender(r request) (any, error) {
 	return reply{status: http.StatusCreated, body: presentSender(v)}, nil
 }
 
-// kept adds to an error which record could not be stored.
-func kept(err error, noun, id string) error {
+// storeError adds to an error which record could not be stored.
+func storeError(err error, noun, id string) error {
 	if err != nil {
-		return fmt.Errorf("cannot keep %s %s: %w", noun, id, err)
+		return fmt.Errorf("cannot store %s %s: %w", noun, id, err)
 	}
 	return nil
 }
 
 // listSenders handles GET /senders.
 func (s *senders) listSenders(r request) (any, error) {
-	all, err := s.shelves.senders.By("client", r.who.Client)
+	all, err := s.buckets.senders.By("client", r.who.Client)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list senders: %w", err)
 	}
-	shapes := []senderShape{}
+	responses := []senderResponse{}
 	for _, v := range all {
-		shapes = append(shapes, presentSender(v))
+		responses = append(responses, presentSender(v))
 	}
-	return map[string]any{"senders": shapes, "_links": linksTo("self", "/senders")}, nil
+	return map[string]any{"senders": responses, "_links": linksTo("self", "/senders")}, nil
 }
 
 // getSender handles GET /senders/{id}.
@@ -97,7 +97,7 @@ func (s *senders) updateSender(r request) (any, error) {
 	var body struct {
 		Name string `json:"name"`
 	}
-	if err := read2(r, &body, badBody); err != nil {
+	if err := decodeBody2(r, &body, badBody); err != nil {
 		return nil, err
 	}
 	if err := tooLong("name", body.Name); err != nil {
@@ -109,11 +109,11 @@ func (s *senders) updateSender(r request) (any, error) {
 			return err
 		}
 		v.Name = body.Name
-		err = s.shelves.senders.With(tx).Put(v.ID, v)
+		err = s.buckets.senders.With(tx).Put(v.ID, v)
 		if errors.Is(err, store.ErrTaken) {
 			return invalid("Sender with name %q already exists", v.Name)
 		}
-		return kept(err, "sender", v.ID)
+		return storeError(err, "sender", v.ID)
 	})
 	return presentSender(v), err
 }
@@ -125,7 +125,7 @@ func (s *senders) deleteSender(r request) (any, error) {
 		if err != nil {
 			return err
 		}
-		types, err := s.shelves.types.With(tx).By("sender", v.ID)
+		types, err := s.buckets.types.With(tx).By("sender", v.ID)
 		if err != nil {
 			return fmt.Errorf("cannot list the campaign types of sender %s: %w", v.ID, err)
 		}
@@ -134,6 +134,6 @@ func (s *senders) deleteSender(r request) (any, error) {
 				return err
 			}
 		}
-		return kept(s.shelves.senders.With(tx).Delete(v.ID), "sender", v.ID)
+		return storeError(s.buckets.senders.With(tx).Delete(v.ID), "sender", v.ID)
 	})
 }

@@ -17,15 +17,15 @@ var builtIn2 = Template{
 	Metadata: json.RawMessage("{}"),
 }
 
-type templateShape2 struct {
+type templateResponse2 struct {
 	ID string `json:"id"`
-	templateShape
+	templateResponse
 	Links links `json:"_links"`
 }
 
-func presentTemplate2(t Template) templateShape2 {
-	return templateShape2{
-		ID: t.ID, templateShape: templateShape{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata},
+func presentTemplate2(t Template) templateResponse2 {
+	return templateResponse2{
+		ID: t.ID, templateResponse: templateResponse{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata},
 		Links: linksTo("self", "/templates/"+t.ID),
 	}
 }
@@ -64,27 +64,27 @@ func (b templateBody) set(t *Template) error {
 
 // template2 returns a template of the calling client, or the default one.
 func (s *core) template2(tx *store.Tx, r request, id string) (Template, error) {
-	t, err := s.shelves.templates2.With(tx).Get(id)
+	t, err := s.buckets.templates2.With(tx).Get(id)
 	if id == defaultTemplate && errors.Is(err, store.ErrNotFound) {
 		return builtIn2, nil
 	}
 	if err == nil && id != defaultTemplate && t.Client != r.who.Client {
 		err = store.ErrNotFound
 	}
-	return t, seen(err, "Template", id)
+	return t, notFoundError(err, "Template", id)
 }
 
 // createTemplate2 handles POST /templates.
 func (s *templates2) createTemplate2(r request) (any, error) {
 	var body templateBody
-	if err := read2(r, &body, badTemplateBody); err != nil {
+	if err := decodeBody2(r, &body, badTemplateBody); err != nil {
 		return nil, err
 	}
 	t := Template{ID: newID(), Client: r.who.Client}
 	if err := body.set(&t); err != nil {
 		return nil, err
 	}
-	err := s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.shelves.templates2.With(tx), t) })
+	err := s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.buckets.templates2.With(tx), t) })
 	if err != nil {
 		return nil, err
 	}
@@ -93,15 +93,15 @@ func (s *templates2) createTemplate2(r request) (any, error) {
 
 // listTemplates2 handles GET /templates.
 func (s *templates2) listTemplates2(r request) (any, error) {
-	all, err := s.shelves.templates2.By("client", r.who.Client)
+	all, err := s.buckets.templates2.By("client", r.who.Client)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list templates: %w", err)
 	}
-	shapes := []templateShape2{}
+	responses := []templateResponse2{}
 	for _, t := range all {
-		shapes = append(shapes, presentTemplate2(t))
+		responses = append(responses, presentTemplate2(t))
 	}
-	return map[string]any{"templates": shapes, "_links": linksTo("self", "/templates")}, nil
+	return map[string]any{"templates": responses, "_links": linksTo("self", "/templates")}, nil
 }
 
 // getTemplate2 handles GET /templates/{id}.
@@ -117,7 +117,7 @@ func (s *templates2) getTemplate2(r request) (any, error) {
 // updateTemplate2 handles PUT /templates/{id}. Missing fields do not change.
 func (s *templates2) updateTemplate2(r request) (any, error) {
 	var body templateBody
-	if err := read2(r, &body, badTemplateBody); err != nil {
+	if err := decodeBody2(r, &body, badTemplateBody); err != nil {
 		return nil, err
 	}
 	var t Template
@@ -128,7 +128,7 @@ func (s *templates2) updateTemplate2(r request) (any, error) {
 		if err := body.set(&t); err != nil {
 			return err
 		}
-		return kept(s.shelves.templates2.With(tx).Put(t.ID, t), "template", t.ID)
+		return storeError(s.buckets.templates2.With(tx).Put(t.ID, t), "template", t.ID)
 	})
 	return presentTemplate2(t), err
 }
@@ -141,15 +141,15 @@ func (s *templates2) deleteTemplate2(r request) (any, error) {
 		if err != nil {
 			return err
 		}
-		return kept(s.shelves.templates2.With(tx).Delete(t.ID), "template", t.ID)
+		return storeError(s.buckets.templates2.With(tx).Delete(t.ID), "template", t.ID)
 	})
 }
 
-// chosen2 is like chosen, for campaigns, which have a template.
-func (s *composer) chosen2(tx *store.Tx, n delivery.Notice) (Template, error) {
-	shelf := s.shelves.templates2.With(tx)
+// templateForV2 is like templateFor, for campaigns, which have a template.
+func (s *composer) templateForV2(tx *store.Tx, n delivery.Notice) (Template, error) {
+	bucket := s.buckets.templates2.With(tx)
 	for _, id := range []string{cmp.Or(n.Template, defaultTemplate), defaultTemplate} {
-		t, err := shelf.Get(id)
+		t, err := bucket.Get(id)
 		if err == nil {
 			return t, nil
 		}

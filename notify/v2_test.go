@@ -14,8 +14,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// two sends a request in version 2.
-func (w *httpWorld) two(token, method, path, body string) got {
+// doV2 sends a request in version 2.
+func (w *httpWorld) doV2(token, method, path, body string) got {
 	w.t.Helper()
 	return w.do(token, method, path, body, version2)
 }
@@ -29,9 +29,9 @@ type campaignWorld struct {
 func newCampaignWorld(t testing.TB, change ...func(c *Config)) *campaignWorld {
 	w := &campaignWorld{httpWorld: newHTTPWorld(t, change...)}
 	w.token = w.httpWorld.sender()
-	w.sender = w.two(w.token, "POST", "/senders", `{"name":"S"}`).id(t, "id")
-	w.news = w.two(w.token, "POST", "/senders/"+w.sender+"/campaign_types", `{"name":"news","description":"All the news"}`).id(t, "id")
-	w.alarm = w.two(w.token, "POST", "/senders/"+w.sender+"/campaign_types", `{"name":"alarm","description":"Alarms","critical":true}`).id(t, "id")
+	w.sender = w.doV2(w.token, "POST", "/senders", `{"name":"S"}`).id(t, "id")
+	w.news = w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaign_types", `{"name":"news","description":"All the news"}`).id(t, "id")
+	w.alarm = w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaign_types", `{"name":"alarm","description":"Alarms","critical":true}`).id(t, "id")
 	return w
 }
 
@@ -41,7 +41,7 @@ func senderBody(id, name string) string {
 
 func TestRoot2(t *testing.T) {
 	w := newHTTPWorld(t)
-	w.two("", "GET", "/", "").want(t, "root", 200, `{"_links":{"self":{"href":"/"},"senders":{"href":"/senders"},"templates":{"href":"/templates"}}}`)
+	w.doV2("", "GET", "/", "").want(t, "root", 200, `{"_links":{"self":{"href":"/"},"senders":{"href":"/senders"},"templates":{"href":"/templates"}}}`)
 }
 
 func TestSenders(t *testing.T) {
@@ -52,31 +52,31 @@ func TestSenders(t *testing.T) {
 		`{}`: {code: 422, body: "missing sender name"}, `null`: {code: 422, body: "missing sender name"}, `{"name":""}`: {code: 422, body: "missing sender name"},
 		`{"name":"` + tooLongText + `"}`: {code: 422, body: `"name" has more than 255 characters`},
 	} {
-		w.two(token, "POST", "/senders", body).want(t, body, want.code, refused(want.body))
+		w.doV2(token, "POST", "/senders", body).want(t, body, want.code, errorJSON(want.body))
 	}
-	g := w.two(token, "POST", "/senders", `{"name":"S","more":1}`)
+	g := w.doV2(token, "POST", "/senders", `{"name":"S","more":1}`)
 	id := g.id(t, "id")
 	g.want(t, "create", 201, senderBody(id, "S"))
-	w.two(token, "POST", "/senders", `{"name":"S"}`).want(t, "again", 201, senderBody(id, "S"))
-	if theirs := w.two(other, "POST", "/senders", `{"name":"S"}`).id(t, "id"); theirs == id {
+	w.doV2(token, "POST", "/senders", `{"name":"S"}`).want(t, "again", 201, senderBody(id, "S"))
+	if theirs := w.doV2(other, "POST", "/senders", `{"name":"S"}`).id(t, "id"); theirs == id {
 		t.Error("two clients have one sender")
 	}
-	w.two(token, "GET", "/senders", "").want(t, "list", 200, `{"_links":{"self":{"href":"/senders"}},"senders":[`+senderBody(id, "S")+`]}`)
-	w.two(token, "GET", "/senders/"+id, "").want(t, "get", 200, senderBody(id, "S"))
-	second := w.two(token, "POST", "/senders", `{"name":"S2"}`).id(t, "id")
-	w.two(token, "PUT", "/senders/"+id, `{"name":"S2"}`).want(t, "taken", 422, refused(`Sender with name "S2" already exists`))
-	w.two(token, "PUT", "/senders/"+id, `{`).want(t, "broken", 400, refused("invalid json body"))
-	w.two(token, "PUT", "/senders/"+id, `{"name":"S3"}`).want(t, "rename", 200, senderBody(id, "S3"))
+	w.doV2(token, "GET", "/senders", "").want(t, "list", 200, `{"_links":{"self":{"href":"/senders"}},"senders":[`+senderBody(id, "S")+`]}`)
+	w.doV2(token, "GET", "/senders/"+id, "").want(t, "get", 200, senderBody(id, "S"))
+	second := w.doV2(token, "POST", "/senders", `{"name":"S2"}`).id(t, "id")
+	w.doV2(token, "PUT", "/senders/"+id, `{"name":"S2"}`).want(t, "taken", 422, errorJSON(`Sender with name "S2" already exists`))
+	w.doV2(token, "PUT", "/senders/"+id, `{`).want(t, "broken", 400, errorJSON("invalid json body"))
+	w.doV2(token, "PUT", "/senders/"+id, `{"name":"S3"}`).want(t, "rename", 200, senderBody(id, "S3"))
 	for _, id := range []string{"none", id} {
-		missing := refused(fmt.Sprintf("Sender with id %q could not be found", id))
+		missing := errorJSON(fmt.Sprintf("Sender with id %q could not be found", id))
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
-			w.two(other, method, "/senders/"+id, `{"name":"x"}`).want(t, method, 404, missing)
+			w.doV2(other, method, "/senders/"+id, `{"name":"x"}`).want(t, method, 404, missing)
 		}
-		w.two(other, "POST", "/senders/"+id+"/campaign_types", `{"name":"n","description":"d"}`).want(t, "type", 404, missing)
-		w.two(other, "GET", "/senders/"+id+"/campaign_types", "").want(t, "types", 404, refused("sender not found"))
+		w.doV2(other, "POST", "/senders/"+id+"/campaign_types", `{"name":"n","description":"d"}`).want(t, "type", 404, missing)
+		w.doV2(other, "GET", "/senders/"+id+"/campaign_types", "").want(t, "types", 404, errorJSON("sender not found"))
 	}
-	w.two(token, "DELETE", "/senders/"+second, "").want(t, "delete", 204, "")
-	w.two(token, "GET", "/senders/"+second, "").want(t, "gone", 404, refused(fmt.Sprintf("Sender with id %q could not be found", second)))
+	w.doV2(token, "DELETE", "/senders/"+second, "").want(t, "delete", 204, "")
+	w.doV2(token, "GET", "/senders/"+second, "").want(t, "gone", 404, errorJSON(fmt.Sprintf("Sender with id %q could not be found", second)))
 }
 
 func typeJSON(t campaignType) string {
@@ -87,8 +87,8 @@ func typeJSON(t campaignType) string {
 func TestCampaignTypes(t *testing.T) {
 	w := newCampaignWorld(t)
 	types := "/senders/" + w.sender + "/campaign_types"
-	template := w.two(w.token, "POST", "/templates", `{"name":"T","text":"t"}`).id(t, "id")
-	foreign := w.two(w.client("other", ScopeWrite), "POST", "/templates", `{"name":"T","text":"t"}`).id(t, "id")
+	template := w.doV2(w.token, "POST", "/templates", `{"name":"T","text":"t"}`).id(t, "id")
+	foreign := w.doV2(w.client("other", ScopeWrite), "POST", "/templates", `{"name":"T","text":"t"}`).id(t, "id")
 	for _, tt := range []struct {
 		method, path, body string
 		code               int
@@ -109,39 +109,39 @@ func TestCampaignTypes(t *testing.T) {
 		{"PUT", "/campaign_types/" + w.news, `{"template_id":"none"}`, 404, `Template with id "none" could not be found`},
 		{"PUT", "/campaign_types/" + w.news, `[]`, 400, "invalid json body"},
 	} {
-		w.two(w.token, tt.method, tt.path, tt.body).want(t, tt.method+" "+tt.body, tt.code, refused(tt.message))
+		w.doV2(w.token, tt.method, tt.path, tt.body).want(t, tt.method+" "+tt.body, tt.code, errorJSON(tt.message))
 	}
 	news := campaignType{ID: w.news, Name: "news", Description: "All the news"}
 	alarm := campaignType{ID: w.alarm, Name: "alarm", Description: "Alarms", Critical: true}
-	w.two(w.token, "GET", "/campaign_types/"+w.alarm, "").want(t, "get", 200, typeJSON(alarm))
-	w.two(w.token, "POST", types, `{"name":"news","description":"other"}`).want(t, "again", 201, typeJSON(news))
+	w.doV2(w.token, "GET", "/campaign_types/"+w.alarm, "").want(t, "get", 200, typeJSON(alarm))
+	w.doV2(w.token, "POST", types, `{"name":"news","description":"other"}`).want(t, "again", 201, typeJSON(news))
 	news.Template, news.Description = template, "D"
-	w.two(w.token, "PUT", "/campaign_types/"+w.news, `{"description":"D","template_id":"`+template+`"}`).want(t, "partly", 200, typeJSON(news))
+	w.doV2(w.token, "PUT", "/campaign_types/"+w.news, `{"description":"D","template_id":"`+template+`"}`).want(t, "partly", 200, typeJSON(news))
 	want := []string{typeJSON(news), typeJSON(alarm)}
 	if w.alarm < w.news {
 		slices.Reverse(want)
 	}
-	w.two(w.token, "GET", types, "").want(t, "list", 200,
+	w.doV2(w.token, "GET", types, "").want(t, "list", 200,
 		`{"_links":{"self":{"href":"`+types+`"},"sender":{"href":"/senders/`+w.sender+`"}},"campaign_types":[`+strings.Join(want, ",")+`]}`)
-	w.two(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, refused(`Sender with id "`+w.sender+`" could not be found`))
+	w.doV2(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, errorJSON(`Sender with id "`+w.sender+`" could not be found`))
 
 	// The same client without the scope for critical notifications.
 	testkit.Must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite}
 		return nil
 	}))(t)
-	meek := w.grant("sender")
-	w.two(meek, "POST", types, `{"name":"n","description":"d","critical":true}`).want(t, "create critical", 403, refused("You do not have permission to create critical campaign types"))
+	limited := w.grant("sender")
+	w.doV2(limited, "POST", types, `{"name":"n","description":"d","critical":true}`).want(t, "create critical", 403, errorJSON("You do not have permission to create critical campaign types"))
 	const noUpdate = "Forbidden: cannot update campaign type with critical flag set to true"
-	w.two(meek, "PUT", "/campaign_types/"+w.news, `{"critical":true}`).want(t, "make critical", 403, refused(noUpdate))
-	w.two(meek, "PUT", "/campaign_types/"+w.alarm, `{"name":"x"}`).want(t, "change what is critical", 403, refused(noUpdate))
-	w.two(meek, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.alarm, `{"users":["u"]}`)).want(t, "send", 403, refused("Scope critical_notifications.write is required"))
+	w.doV2(limited, "PUT", "/campaign_types/"+w.news, `{"critical":true}`).want(t, "make critical", 403, errorJSON(noUpdate))
+	w.doV2(limited, "PUT", "/campaign_types/"+w.alarm, `{"name":"x"}`).want(t, "change what is critical", 403, errorJSON(noUpdate))
+	w.doV2(limited, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.alarm, `{"users":["u"]}`)).want(t, "send", 403, errorJSON("Scope critical_notifications.write is required"))
 	alarm.Critical = false
-	w.two(meek, "PUT", "/campaign_types/"+w.alarm, `{"critical":false}`).want(t, "no more critical", 200, typeJSON(alarm))
+	w.doV2(limited, "PUT", "/campaign_types/"+w.alarm, `{"critical":false}`).want(t, "no more critical", 200, typeJSON(alarm))
 
-	w.two(meek, "DELETE", "/campaign_types/"+w.news, "").want(t, "delete", 204, "")
-	w.two(meek, "DELETE", "/senders/"+w.sender, "").want(t, "delete the sender", 204, "")
-	if all := testkit.Must(w.s.shelves.types.All())(t); len(all) != 0 {
+	w.doV2(limited, "DELETE", "/campaign_types/"+w.news, "").want(t, "delete", 204, "")
+	w.doV2(limited, "DELETE", "/senders/"+w.sender, "").want(t, "delete the sender", 204, "")
+	if all := testkit.Must(w.s.buckets.types.All())(t); len(all) != 0 {
 		t.Errorf("types = %+v, want none", all)
 	}
 }
@@ -153,38 +153,38 @@ func template2JSON(t Template) string {
 
 func TestTemplates2(t *testing.T) {
 	w := newHTTPWorld(t)
-	token, other, boss := w.sender(), w.client("other", ScopeWrite), w.client("boss", ScopeWrite, ScopeAdmin)
+	token, other, admin := w.sender(), w.client("other", ScopeWrite), w.client("boss", ScopeWrite, ScopeAdmin)
 	for body, want := range map[string]got{
 		"": {code: 400, body: badTemplateBody}, `{"name":1}`: {code: 400, body: badTemplateBody}, `{"name":"n","text":"t","metadata":"m"}`: {code: 400, body: badTemplateBody},
 		`{}`: {code: 422, body: `Template "name" field cannot be empty`}, `{"name":"n"}`: {code: 422, body: "missing either template text or html"},
 		`{"name":"n","text":"{{"}`: {code: 422, body: "Text syntax is malformed please check your braces: line 1: unclosed action"},
 	} {
-		w.two(token, "POST", "/templates", body).want(t, body, want.code, refused(want.body))
+		w.doV2(token, "POST", "/templates", body).want(t, body, want.code, errorJSON(want.body))
 	}
-	g := w.two(token, "POST", "/templates", `{"name":"n","text":"t"}`)
+	g := w.doV2(token, "POST", "/templates", `{"name":"n","text":"t"}`)
 	id := g.id(t, "id")
 	g.want(t, "create", 201, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", Metadata: json.RawMessage("{}")}))
-	w.two(token, "PUT", "/templates/"+id, `{"html":"h","subject":"S","metadata":{"a":1}}`).want(t, "partly", 200, template2JSON(Template{ID: id, Name: "n", Subject: "S", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
-	w.two(token, "PUT", "/templates/"+id, `{"subject":""}`).want(t, "empty subject", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
-	w.two(token, "PUT", "/templates/"+id, `x`).want(t, "broken", 400, refused(badTemplateBody))
-	w.two(token, "GET", "/templates/"+id, "").want(t, "get", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
-	missing := refused(fmt.Sprintf("Template with id %q could not be found", id))
+	w.doV2(token, "PUT", "/templates/"+id, `{"html":"h","subject":"S","metadata":{"a":1}}`).want(t, "partly", 200, template2JSON(Template{ID: id, Name: "n", Subject: "S", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
+	w.doV2(token, "PUT", "/templates/"+id, `{"subject":""}`).want(t, "empty subject", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
+	w.doV2(token, "PUT", "/templates/"+id, `x`).want(t, "broken", 400, errorJSON(badTemplateBody))
+	w.doV2(token, "GET", "/templates/"+id, "").want(t, "get", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
+	missing := errorJSON(fmt.Sprintf("Template with id %q could not be found", id))
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
-		w.two(other, method, "/templates/"+id, "{}").want(t, "foreign "+method, 404, missing)
+		w.doV2(other, method, "/templates/"+id, "{}").want(t, "foreign "+method, 404, missing)
 	}
-	w.two(other, "GET", "/templates", "").want(t, "foreign list", 200, `{"_links":{"self":{"href":"/templates"}},"templates":[]}`)
+	w.doV2(other, "GET", "/templates", "").want(t, "foreign list", 200, `{"_links":{"self":{"href":"/templates"}},"templates":[]}`)
 
 	first := template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: "{{.Text}}", HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")})
-	w.two(other, "GET", "/templates/default", "").want(t, "default", 200, first)
-	w.two(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, refused(notYours))
-	w.two(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, refused(notYours))
+	w.doV2(other, "GET", "/templates/default", "").want(t, "default", 200, first)
+	w.doV2(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, errorJSON(forbidden))
+	w.doV2(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, errorJSON(forbidden))
 	for _, text := range []string{"x", "y"} {
-		w.two(boss, "PUT", "/templates/default", `{"text":"`+text+`"}`).want(t, "put", 200, template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: text, HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")}))
+		w.doV2(admin, "PUT", "/templates/default", `{"text":"`+text+`"}`).want(t, "put", 200, template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: text, HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")}))
 	}
-	w.two(boss, "DELETE", "/templates/default", "").want(t, "delete", 204, "")
-	w.two(other, "GET", "/templates/default", "").want(t, "as at first", 200, first)
-	w.two(token, "DELETE", "/templates/"+id, "").want(t, "delete", 204, "")
-	w.two(token, "GET", "/templates/"+id, "").want(t, "gone", 404, missing)
+	w.doV2(admin, "DELETE", "/templates/default", "").want(t, "delete", 204, "")
+	w.doV2(other, "GET", "/templates/default", "").want(t, "as at first", 200, first)
+	w.doV2(token, "DELETE", "/templates/"+id, "").want(t, "delete", 204, "")
+	w.doV2(token, "GET", "/templates/"+id, "").want(t, "gone", 404, missing)
 }
 
 // campaignOf returns the body of a campaign.
@@ -195,7 +195,7 @@ func campaignOf(kind, to string) string {
 func TestCampaignRefuses(t *testing.T) {
 	w := newCampaignWorld(t)
 	path := "/senders/" + w.sender + "/campaigns"
-	second := w.two(w.token, "POST", "/senders", `{"name":"S2"}`).id(t, "id")
+	second := w.doV2(w.token, "POST", "/senders", `{"name":"S2"}`).id(t, "id")
 	const users = `{"users":["u"]}`
 	for _, tt := range []struct {
 		path, body string
@@ -220,7 +220,7 @@ func TestCampaignRefuses(t *testing.T) {
 		{path, `{"send_to":` + users + `,"campaign_type_id":"` + w.news + `","text":"t","subject":"s","template_id":"none"}`, 404, `Template with id "none" could not be found`},
 		{path, `{"send_to":` + users + `,"campaign_type_id":"` + w.news + `","html":"<head></head>","subject":"s"}`, 422, "missing either campaign text or html"},
 	} {
-		w.two(w.token, "POST", tt.path, tt.body).want(t, tt.body, tt.code, refused(tt.message))
+		w.doV2(w.token, "POST", tt.path, tt.body).want(t, tt.body, tt.code, errorJSON(tt.message))
 	}
 	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
@@ -236,13 +236,13 @@ func TestCampaign(t *testing.T) {
 	testkit.Must(w.roles.Put(auth.Role{User: ann, Type: auth.OrgUser, Org: w.space.Org}))(t)
 	testkit.Must(w.roles.Put(auth.Role{User: bob, Type: auth.OrgUser, Org: w.space.Org}))(t)
 	to := fmt.Sprintf(`{"emails":["x@example.com","x@example.com"],"orgs":[%q,"none"],"spaces":[%q,"none"],"users":["ghost"]}`, w.space.Org, w.space.GUID)
-	g := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, to))
+	g := w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, to))
 	id := g.id(t, "id")
 	want := fmt.Sprintf(`{"id":%q,"send_to":%s,"campaign_type_id":%q,"text":"hello","html":"","subject":"Sub","template_id":"default","reply_to":"",`+
 		`"_links":{"campaign_type":{"href":"/campaign_types/%s"},"self":{"href":"/campaigns/%s"},"status":{"href":"/campaigns/%s/status"},"template":{"href":"/templates/default"}}}`,
 		id, to, w.news, w.news, id, id)
 	g.want(t, "create", 202, want)
-	w.two(w.token, "GET", "/campaigns/"+id, "").want(t, "get", 200, want)
+	w.doV2(w.token, "GET", "/campaigns/"+id, "").want(t, "get", 200, want)
 
 	var who []string
 	all := testkit.Must(messages(w.db).All())(t)
@@ -272,14 +272,14 @@ func TestCampaign(t *testing.T) {
 		t.Errorf("status = %+v", s)
 	}
 	for _, path := range []string{"/campaigns/" + id, "/campaigns/" + id + "/status"} {
-		w.two(w.client("other", ScopeWrite), "GET", path, "").want(t, "foreign", 404, refused(fmt.Sprintf("Campaign with id %q could not be found", id)))
+		w.doV2(w.client("other", ScopeWrite), "GET", path, "").want(t, "foreign", 404, errorJSON(fmt.Sprintf("Campaign with id %q could not be found", id)))
 	}
-	w.two(w.token, "GET", "/campaigns/none", "").want(t, "unknown", 404, refused(`Campaign with id "none" could not be found`))
+	w.doV2(w.token, "GET", "/campaigns/none", "").want(t, "unknown", 404, errorJSON(`Campaign with id "none" could not be found`))
 }
 
-func (w *campaignWorld) status(id string) (s statusShape) {
+func (w *campaignWorld) status(id string) (s statusResponse) {
 	w.t.Helper()
-	g := w.two(w.token, "GET", "/campaigns/"+id+"/status", "")
+	g := w.doV2(w.token, "GET", "/campaigns/"+id+"/status", "")
 	if err := json.Unmarshal([]byte(g.body), &s); err != nil || g.code != 200 {
 		w.t.Fatalf("%d %s", g.code, g.body)
 	}
@@ -290,20 +290,20 @@ func (w *campaignWorld) status(id string) (s statusShape) {
 // type.
 func TestCampaignToNobody(t *testing.T) {
 	w := newCampaignWorld(t)
-	template := w.two(w.token, "POST", "/templates", `{"name":"T","text":"[{{.Text}}]"}`).id(t, "id")
-	w.two(w.token, "PUT", "/campaign_types/"+w.news, `{"template_id":"`+template+`"}`)
-	g := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", `{"campaign_type_id":"`+w.news+`","text":"t","subject":"s"}`)
+	template := w.doV2(w.token, "POST", "/templates", `{"name":"T","text":"[{{.Text}}]"}`).id(t, "id")
+	w.doV2(w.token, "PUT", "/campaign_types/"+w.news, `{"template_id":"`+template+`"}`)
+	g := w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaigns", `{"campaign_type_id":"`+w.news+`","text":"t","subject":"s"}`)
 	if g.code != 202 || !strings.Contains(g.body, `"send_to":null`) || !strings.Contains(g.body, `"template_id":"`+template+`"`) {
 		t.Errorf("%d %s", g.code, g.body)
 	}
 	if s := w.status(g.id(t, "id")); s.Status != "completed" || s.Total != 0 || s.Completed == nil {
 		t.Errorf("status = %+v", s)
 	}
-	w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"emails":["x@example.com"]}`))
+	w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"emails":["x@example.com"]}`))
 	if mails, _ := w.mails("x@example.com"); len(mails) != 1 || mails[0].Text != "[hello]" {
 		t.Errorf("mails = %+v", mails)
 	}
-	w.two(w.token, "DELETE", "/templates/"+template, "").want(t, "delete", 204, "")
+	w.doV2(w.token, "DELETE", "/templates/"+template, "").want(t, "delete", 204, "")
 	if mails, _ := w.mails("x@example.com"); len(mails) != 1 || mails[0].Text != "hello" {
 		t.Errorf("without the template: mails = %+v", mails)
 	}
@@ -318,14 +318,14 @@ func TestUnsubscribers(t *testing.T) {
 	prefs := w.client("prefs", ScopePrefsAdmin)
 	path := func(kind, user string) string { return "/campaign_types/" + kind + "/unsubscribers/" + user }
 	for _, method := range []string{"PUT", "DELETE"} {
-		w.two(own, method, path(w.news, bob), "").want(t, "for somebody else", 403, refused(notYours))
-		w.two(w.client("only", ScopePrefsWrite), method, path(w.news, ann), "").want(t, "a client without the scope", 403, refused(notYours))
-		w.two(prefs, method, path("none", ann), "").want(t, "unknown type", 404, refused(`Campaign type with id "none" could not be found`))
-		w.two(prefs, method, path(w.news, "ghost"), "").want(t, "unknown user", 404, refused(`User "ghost" not found`))
+		w.doV2(own, method, path(w.news, bob), "").want(t, "for somebody else", 403, errorJSON(forbidden))
+		w.doV2(w.client("only", ScopePrefsWrite), method, path(w.news, ann), "").want(t, "a client without the scope", 403, errorJSON(forbidden))
+		w.doV2(prefs, method, path("none", ann), "").want(t, "unknown type", 404, errorJSON(`Campaign type with id "none" could not be found`))
+		w.doV2(prefs, method, path(w.news, "ghost"), "").want(t, "unknown user", 404, errorJSON(`User "ghost" not found`))
 	}
-	w.two(own, "PUT", path(w.alarm, ann), "").want(t, "critical", 403, refused(fmt.Sprintf("Campaign type %q cannot be unsubscribed from", w.alarm)))
+	w.doV2(own, "PUT", path(w.alarm, ann), "").want(t, "critical", 403, errorJSON(fmt.Sprintf("Campaign type %q cannot be unsubscribed from", w.alarm)))
 	for _, kind := range []string{w.news, w.alarm} {
-		w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(kind, `{"users":["`+ann+`","`+bob+`"]}`))
+		w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(kind, `{"users":["`+ann+`","`+bob+`"]}`))
 	}
 	gets := func(what, user string, want int) {
 		t.Helper()
@@ -341,14 +341,14 @@ func TestUnsubscribers(t *testing.T) {
 	}
 	gets("at first", ann, 2)
 	for range 2 { // the second time changes nothing
-		w.two(own, "PUT", path(w.news, ann), "").want(t, "leave", 204, "")
+		w.doV2(own, "PUT", path(w.news, ann), "").want(t, "leave", 204, "")
 	}
 	gets("left", ann, 1)
 	gets("somebody else", bob, 2)
-	w.two(prefs, "PUT", path(w.news, bob), "").want(t, "by a client", 204, "")
+	w.doV2(prefs, "PUT", path(w.news, bob), "").want(t, "by a client", 204, "")
 	gets("left by a client", bob, 1)
 	for range 2 {
-		w.two(own, "DELETE", path(w.news, ann), "").want(t, "come back", 204, "")
+		w.doV2(own, "DELETE", path(w.news, ann), "").want(t, "come back", 204, "")
 	}
 	gets("back", ann, 2)
 	w.do(own, "PATCH", "/user_preferences", `{"global_unsubscribe":true}`).want(t, "nothing at all", 204, "")
@@ -358,16 +358,16 @@ func TestUnsubscribers(t *testing.T) {
 // Campaigns are dropped with their messages.
 func TestForgetCampaigns(t *testing.T) {
 	w := newCampaignWorld(t)
-	sent := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"users":["u"]}`)).id(t, "id")
-	empty := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{}`)).id(t, "id")
-	exists := func(id string) bool { return w.two(w.token, "GET", "/campaigns/"+id, "").code == 200 }
-	if err := w.s.dropCampaigns(time.Now().Add(-time.Hour)); err != nil {
+	sent := w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"users":["u"]}`)).id(t, "id")
+	empty := w.doV2(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{}`)).id(t, "id")
+	exists := func(id string) bool { return w.doV2(w.token, "GET", "/campaigns/"+id, "").code == 200 }
+	if err := w.s.deleteCampaigns(time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if !exists(sent) || !exists(empty) {
 		t.Error("a campaign was forgotten too early")
 	}
-	if err := w.s.dropCampaigns(time.Now().Add(time.Hour)); err != nil {
+	if err := w.s.deleteCampaigns(time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if !exists(sent) || exists(empty) {
@@ -381,7 +381,7 @@ func TestForgetCampaigns(t *testing.T) {
 	if err := q.Settle([]delivery.Outcome{{Message: ids[0], Status: delivery.Delivered}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(q.Sweep(time.Now().Add(time.Hour)), w.s.dropCampaigns(time.Now().Add(time.Hour))); err != nil {
+	if err := errors.Join(q.Sweep(time.Now().Add(time.Hour)), w.s.deleteCampaigns(time.Now().Add(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	count, err := q.Campaign(sent)

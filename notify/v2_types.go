@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-type typeShape struct {
+type typeResponse struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -21,8 +21,8 @@ type typeShape struct {
 	Links       links  `json:"_links"`
 }
 
-func presentType(t campaignType) typeShape {
-	return typeShape{
+func presentType(t campaignType) typeResponse {
+	return typeResponse{
 		ID: t.ID, Name: t.Name, Description: t.Description, Critical: t.Critical, Template: t.Template,
 		Links: linksTo("self", "/campaign_types/"+t.ID),
 	}
@@ -52,8 +52,8 @@ func setIf[T any](to, from *T) {
 
 // campaignType returns a campaign type of one of the caller's senders.
 func (s *core) campaignType(tx *store.Tx, r request, id string) (campaignType, error) {
-	t, err := s.shelves.types.With(tx).Get(id)
-	if err := seen(err, "Campaign type", id); err != nil {
+	t, err := s.buckets.types.With(tx).Get(id)
+	if err := notFoundError(err, "Campaign type", id); err != nil {
 		return t, err
 	}
 	_, err = s.sender(tx, r, t.Sender)
@@ -64,7 +64,7 @@ func (s *core) campaignType(tx *store.Tx, r request, id string) (campaignType, e
 // that type unchanged.
 func (s *campaignTypes) createType(r request) (any, error) {
 	var body typeBody
-	if err := read2(r, &body, badBody); err != nil {
+	if err := decodeBody2(r, &body, badBody); err != nil {
 		return nil, err
 	}
 	t := campaignType{ID: newID(), Sender: r.PathValue("id")}
@@ -76,10 +76,10 @@ func (s *campaignTypes) createType(r request) (any, error) {
 	if t.Description == "" {
 		wrong = append(wrong, "missing campaign type description")
 	}
-	if err := cmp.Or(joined(wrong), tooLong("name", t.Name), tooLong("description", t.Description)); err != nil {
+	if err := cmp.Or(joinProblems(wrong), tooLong("name", t.Name), tooLong("description", t.Description)); err != nil {
 		return nil, err
 	}
-	if t.Critical && !holds(r.who, ScopeCritical) {
+	if t.Critical && !hasScope(r.who, ScopeCritical) {
 		return nil, problemf(http.StatusForbidden, "You do not have permission to create critical campaign types")
 	}
 	if err := s.c.DB.Update(func(tx *store.Tx) error { return s.addType(tx, r, &t) }); err != nil {
@@ -92,10 +92,10 @@ func (s *campaignTypes) addType(tx *store.Tx, r request, t *campaignType) error 
 	if _, err := s.sender(tx, r, t.Sender); err != nil {
 		return err
 	}
-	shelf := s.shelves.types.With(tx)
-	old, err := shelf.By("name", nameKey(t.Sender, t.Name))
+	bucket := s.buckets.types.With(tx)
+	old, err := bucket.By("name", nameKey(t.Sender, t.Name))
 	if err != nil {
-		return fmt.Errorf("cannot look for a campaign type: %w", err)
+		return fmt.Errorf("cannot look up a campaign type: %w", err)
 	}
 	if len(old) > 0 {
 		*t = old[0]
@@ -106,13 +106,13 @@ func (s *campaignTypes) addType(tx *store.Tx, r request, t *campaignType) error 
 			return err
 		}
 	}
-	return kept(shelf.Put(t.ID, *t), "campaign type", t.ID)
+	return storeError(bucket.Put(t.ID, *t), "campaign type", t.ID)
 }
 
 // listTypes handles GET /senders/{id}/campaign_types.
 func (s *campaignTypes) listTypes(r request) (any, error) {
 	id := r.PathValue("id")
-	shapes := []typeShape{}
+	responses := []typeResponse{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
 		if _, err := s.sender(tx, r, id); err != nil {
 			if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusNotFound {
@@ -120,17 +120,17 @@ func (s *campaignTypes) listTypes(r request) (any, error) {
 			}
 			return err
 		}
-		types, err := s.shelves.types.With(tx).By("sender", id)
+		types, err := s.buckets.types.With(tx).By("sender", id)
 		if err != nil {
 			return fmt.Errorf("cannot list the campaign types of sender %s: %w", id, err)
 		}
 		for _, t := range types {
-			shapes = append(shapes, presentType(t))
+			responses = append(responses, presentType(t))
 		}
 		return nil
 	})
 	path := "/senders/" + id
-	return map[string]any{"campaign_types": shapes, "_links": linksTo("self", path+"/campaign_types", "sender", path)}, err
+	return map[string]any{"campaign_types": responses, "_links": linksTo("self", path+"/campaign_types", "sender", path)}, err
 }
 
 // getType handles GET /campaign_types/{id}.
@@ -146,7 +146,7 @@ func (s *campaignTypes) getType(r request) (any, error) {
 // updateType handles PUT /campaign_types/{id}. Missing fields do not change.
 func (s *campaignTypes) updateType(r request) (any, error) {
 	var body typeBody
-	if err := read2(r, &body, badBody); err != nil {
+	if err := decodeBody2(r, &body, badBody); err != nil {
 		return nil, err
 	}
 	var wrong []string
@@ -156,7 +156,7 @@ func (s *campaignTypes) updateType(r request) (any, error) {
 	if body.Description != nil && *body.Description == "" {
 		wrong = append(wrong, "description cannot be blank")
 	}
-	if err := joined(wrong); err != nil {
+	if err := joinProblems(wrong); err != nil {
 		return nil, err
 	}
 	var t campaignType
@@ -176,7 +176,7 @@ func (s *campaignTypes) changeType(tx *store.Tx, r request, body typeBody) (camp
 	if err := cmp.Or(tooLong("name", t.Name), tooLong("description", t.Description)); err != nil {
 		return t, err
 	}
-	if t.Critical && !holds(r.who, ScopeCritical) {
+	if t.Critical && !hasScope(r.who, ScopeCritical) {
 		return t, problemf(http.StatusForbidden, "Forbidden: cannot update campaign type with critical flag set to true")
 	}
 	if body.Template != nil && t.Template != "" {
@@ -184,11 +184,11 @@ func (s *campaignTypes) changeType(tx *store.Tx, r request, body typeBody) (camp
 			return t, err
 		}
 	}
-	err = s.shelves.types.With(tx).Put(t.ID, t)
+	err = s.buckets.types.With(tx).Put(t.ID, t)
 	if errors.Is(err, store.ErrTaken) {
 		return t, invalid("Campaign type with name %q already exists", t.Name)
 	}
-	return t, kept(err, "campaign type", t.ID)
+	return t, storeError(err, "campaign type", t.ID)
 }
 
 // deleteType handles DELETE /campaign_types/{id}.
@@ -204,84 +204,84 @@ func (s *campaignTypes) deleteType(r request) (any, error) {
 
 // dropType deletes a type and its unsubscriptions.
 func (s *core) dropType(tx *store.Tx, id string) error {
-	shelf := s.shelves.unsubscribers.With(tx)
-	gone, err := shelf.Prefix(keyOf(id, ""))
+	bucket := s.buckets.unsubscribers.With(tx)
+	gone, err := bucket.Prefix(keyOf(id, ""))
 	if err != nil {
-		return fmt.Errorf("cannot read who unsubscribed from campaign type %s: %w", id, err)
+		return fmt.Errorf("cannot list the unsubscribed users of campaign type %s: %w", id, err)
 	}
 	for _, u := range gone {
-		if err := shelf.Delete(keyOf(u.Kind, u.User)); err != nil {
-			return fmt.Errorf("cannot forget who unsubscribed from campaign type %s: %w", id, err)
+		if err := bucket.Delete(keyOf(u.Kind, u.User)); err != nil {
+			return fmt.Errorf("cannot delete an unsubscription from campaign type %s: %w", id, err)
 		}
 	}
-	return kept(s.shelves.types.With(tx).Delete(id), "campaign type", id)
+	return storeError(s.buckets.types.With(tx).Delete(id), "campaign type", id)
 }
 
 // unsubscribe handles PUT /campaign_types/{id}/unsubscribers/{user}.
 func (s *campaignTypes) unsubscribe(r request) (any, error) {
 	id, user := r.PathValue("id"), r.PathValue("user")
-	if err := s.known(r.Context(), user); err != nil {
+	if err := s.checkUserExists(r.Context(), user); err != nil {
 		return nil, err
 	}
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
-		t, err := s.shelves.types.With(tx).Get(id)
-		if err := seen(err, "Campaign type", id); err != nil {
+		t, err := s.buckets.types.With(tx).Get(id)
+		if err := notFoundError(err, "Campaign type", id); err != nil {
 			return err
 		}
 		if t.Critical {
 			return problemf(http.StatusForbidden, "Campaign type %q cannot be unsubscribed from", t.ID)
 		}
 		u := unsubscription{User: user, Kind: id}
-		return kept(s.shelves.unsubscribers.With(tx).Put(keyOf(id, user), u), "what user", user)
+		return storeError(s.buckets.unsubscribers.With(tx).Put(keyOf(id, user), u), "the unsubscription of user", user)
 	})
 }
 
 // resubscribe handles DELETE /campaign_types/{id}/unsubscribers/{user}.
 func (s *campaignTypes) resubscribe(r request) (any, error) {
 	id, user := r.PathValue("id"), r.PathValue("user")
-	if err := s.known(r.Context(), user); err != nil {
+	if err := s.checkUserExists(r.Context(), user); err != nil {
 		return nil, err
 	}
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
-		_, err := s.shelves.types.With(tx).Get(id)
-		if err := seen(err, "Campaign type", id); err != nil {
+		_, err := s.buckets.types.With(tx).Get(id)
+		if err := notFoundError(err, "Campaign type", id); err != nil {
 			return err
 		}
-		return kept(s.shelves.unsubscribers.With(tx).Delete(keyOf(id, user)), "what user", user)
+		return storeError(s.buckets.unsubscribers.With(tx).Delete(keyOf(id, user)), "the unsubscription of user", user)
 	})
 }
 
-// known refuses users that do not exist.
-func (s *core) known(ctx context.Context, user string) error {
+// checkUserExists refuses users that do not exist.
+func (s *core) checkUserExists(ctx context.Context, user string) error {
 	_, err := s.c.Directory.User(ctx, user)
 	if errors.Is(err, delivery.ErrNoUser) {
 		return notFound("User %q not found", inbound.Shorten(user))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot ask for user %s: %w", user, err)
+		return fmt.Errorf("cannot get user %s: %w", user, err)
 	}
 	return nil
 }
 
-// wanted2 is like wanted, for campaigns. A user who wants only critical notifications
-// gets only critical campaigns.
-func (s *composer) wanted2(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
-	t, err := orNone(s.shelves.types.With(tx).Get(n.Kind))
+// checkSubscribedV2 is like checkSubscribed, for campaigns. A user who wants only
+// critical notifications gets only critical campaigns.
+func (s *composer) checkSubscribedV2(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
+	t, err := ignoreNotFound(s.buckets.types.With(tx).Get(n.Kind))
 	if err != nil {
 		return fmt.Errorf("cannot read campaign type %s: %w", n.Kind, err)
 	}
 	if t.Critical || m.User == "" {
 		return nil
 	}
-	silent, err := s.isSilent(tx, m.User)
+	onlyCritical, err := s.wantsOnlyCritical(tx, m.User)
 	if err != nil {
 		return err
 	}
-	left, err := has(s.shelves.unsubscribers.With(tx), keyOf(n.Kind, m.User))
+	unsubscribed, err := has(s.buckets.unsubscribers.With(tx), keyOf(n.Kind, m.User))
 	if err != nil {
 		return err
 	}
-	if silent || left {
+	if onlyCritical || unsubscribed {
 		return delivery.ErrUnsubscribed
 	}
 	return nil

@@ -45,7 +45,7 @@ func (del Deletions) deleteApps(ctx context.Context, space string) error {
 		if err := del.Change(ctx, func(w Tx) error { return w.recordBits(a, made) }); err != nil {
 			return err
 		}
-		if err := del.Builds.Forget(a.GUID); err != nil {
+		if err := del.Builds.DeleteApp(a.GUID); err != nil {
 			return err
 		}
 		if err := del.removeApp(ctx, a.GUID, Tx.RecordDeletion); err != nil {
@@ -68,7 +68,7 @@ func (del Deletions) removeApp(ctx context.Context, guid string, last func(w Tx,
 	err = del.Change(ctx, func(w Tx) error {
 		a, err := w.Registry.App(guid)
 		if err != nil {
-			return gone(err)
+			return ignoreNotFound(err)
 		}
 		if err := errors.Join(w.recordEnd(a), w.recordBits(a, made), last(w, a)); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (del Deletions) removeApp(ctx context.Context, guid string, last func(w Tx,
 	if err != nil {
 		return err
 	}
-	return del.Builds.Forget(guid)
+	return del.Builds.DeleteApp(guid)
 }
 
 // bits holds the packages and droplets of an app.
@@ -145,9 +145,9 @@ func (w Tx) recordEnd(a app.App) error {
 	return nil
 }
 
-// ErrInhabited says that a resource was created in an org or space while it was being
+// ErrNotEmpty says that a resource was created in an org or space while it was being
 // emptied.
-var ErrInhabited = errors.New("a resource was created in it during the deletion")
+var ErrNotEmpty = errors.New("a resource was created in the org or space during its deletion")
 
 // DeleteOrg deletes an org and everything in it. If a resource cannot be deleted, its
 // space and the org stay; the other spaces are deleted. An org that no longer exists is
@@ -172,7 +172,7 @@ func (del Deletions) DeleteOrg(ctx context.Context, guid string) error {
 // appear in it. Deleting only their records would leave bits and services behind.
 func UntilEmpty(remove func() error) error {
 	for range maxRounds {
-		if err := remove(); !errors.Is(err, ErrInhabited) {
+		if err := remove(); !errors.Is(err, ErrNotEmpty) {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (w Tx) dropOrg(guid string) error {
 		return err
 	}
 	if len(spaces) > 0 {
-		return ErrInhabited
+		return ErrNotEmpty
 	}
 	if err := w.Roles.DeleteOrg(guid); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (del Deletions) removeSpace(ctx context.Context, guid string, last func(w T
 			if ctx.Err() != nil {
 				return err
 			}
-			return deletionFailed(spaceDeletion, sp.Name, joined(err))
+			return deletionFailed(spaceDeletion, sp.Name, splitErrors(err))
 		}
 		if err := del.deleteApps(ctx, guid); err != nil {
 			return err
@@ -264,7 +264,7 @@ func (w Tx) dropSpace(guid string) error {
 		return err
 	}
 	if len(apps) > 0 {
-		return ErrInhabited
+		return ErrNotEmpty
 	}
 	if err := w.Roles.DeleteSpace(guid); err != nil {
 		return err
@@ -287,15 +287,15 @@ var (
 	}
 )
 
-// joined returns the errors that were joined into err.
-func joined(err error) []error {
+// splitErrors returns the errors that were joined into err.
+func splitErrors(err error) []error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
 	var out []error
 	for _, err := range several.Unwrap() {
-		out = append(out, joined(err)...)
+		out = append(out, splitErrors(err)...)
 	}
 	return out
 }
@@ -361,9 +361,9 @@ func (p *Platform) HandleDeletions() {
 	}
 }
 
-// gone returns nil if the resource that a job deletes no longer exists, because a job
-// can run twice.
-func gone(err error) error {
+// ignoreNotFound returns nil if the resource that a job deletes no longer exists,
+// because a job can run twice.
+func ignoreNotFound(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
 	}
@@ -412,7 +412,7 @@ func (del Deletions) deletePackage(_ context.Context, guid string) error {
 }
 
 func (del Deletions) deleteDroplet(_ context.Context, guid string) error {
-	err := del.Builds.Remove(guid, func(tx *store.Tx) error { return NotRun(del.Registry.With(tx), guid) })
+	err := del.Builds.Remove(guid, func(tx *store.Tx) error { return CheckNotRunning(del.Registry.With(tx), guid) })
 	if refused := (*Error)(nil); errors.As(err, &refused) {
 		return del.ForJob(refused)
 	}
@@ -422,8 +422,9 @@ func (del Deletions) deleteDroplet(_ context.Context, guid string) error {
 	return nil
 }
 
-// NotRun refuses to delete a droplet that instances use, or will be started from.
-func NotRun(reg *registry.Registry, guid string) error {
+// CheckNotRunning refuses to delete a droplet that instances use, or will be started
+// from.
+func CheckNotRunning(reg *registry.Registry, guid string) error {
 	used, err := reg.DropletsInUse()
 	if err != nil {
 		return err
@@ -446,21 +447,21 @@ func (w Tx) RecordDroplet(event string, d droplet.Droplet) error {
 // OpDeleteRole is the job that deletes a role.
 const OpDeleteRole = "role.delete"
 
-// roleAt holds the org and the space of a role, with their names.
-type roleAt struct {
+// roleTarget holds the org and the space of a role, with their names.
+type roleTarget struct {
 	Org   app.Org
 	space app.Space // zero: it is a role in the org
 }
 
-func (at roleAt) String() string {
+func (at roleTarget) String() string {
 	if at.space.GUID != "" {
 		return fmt.Sprintf("space '%s'", at.space.Name)
 	}
 	return fmt.Sprintf("organization '%s'", at.Org.Name)
 }
 
-// PlaceOf returns the org or space that a role belongs to.
-func (w Tx) PlaceOf(role auth.Role) (at roleAt, err error) {
+// RoleTarget returns the org or space that a role belongs to.
+func (w Tx) RoleTarget(role auth.Role) (at roleTarget, err error) {
 	org := role.Org
 	if role.Space != "" {
 		if at.space, err = w.Registry.Space(role.Space); err != nil {
@@ -472,23 +473,23 @@ func (w Tx) PlaceOf(role auth.Role) (at roleAt, err error) {
 	return at, InvalidOrg(err)
 }
 
-// Belongs reports whether a user has a role in the org itself.
-func (w Tx) Belongs(user, org string) bool {
+// HasOrgRole reports whether a user has a role in the org itself.
+func (w Tx) HasOrgRole(user, org string) bool {
 	roles, err := w.Roles.OfUser(user)
 	return err == nil && slices.ContainsFunc(roles, func(r auth.Role) bool { return r.Org == org })
 }
 
 // RecordRole records an event about a role that was given to a user or removed.
-func (w Tx) RecordRole(what string, role auth.Role, p Person, at roleAt) error {
+func (w Tx) RecordRole(what string, role auth.Role, p Person, at roleTarget) error {
 	return w.Events.Record(app.Event{
 		Type: "audit.user." + string(role.Type) + "_" + what, Actor: w.Actor, Space: at.space.GUID, Org: at.Org.GUID,
-		Target: app.Target{GUID: p.GUID, Type: "user", Name: p.Called()},
+		Target: app.Target{GUID: p.GUID, Type: "user", Name: p.DisplayName()},
 		Data:   map[string]any{"request": map[string]any{"type": string(role.Type)}},
 	})
 }
 
-// MayLeave refuses to remove a user from an org in which the user still has roles.
-func (w Tx) MayLeave(role auth.Role) error {
+// CheckLeaveOrg refuses to remove a user from an org in which the user still has roles.
+func (w Tx) CheckLeaveOrg(role auth.Role) error {
 	roles, err := w.Roles.OfUser(role.User)
 	if err != nil {
 		return err
@@ -534,8 +535,8 @@ type Person struct {
 	Created, Updated time.Time
 }
 
-// Called returns the name of the person in responses.
-func (p Person) Called() string {
+// DisplayName returns the name of the person in responses.
+func (p Person) DisplayName() string {
 	if p.Name == "" {
 		return p.GUID
 	}

@@ -41,8 +41,9 @@ func (w Tx) DeployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 	return d, err
 }
 
-// NotDeploying refuses to change the droplet of an app while a deployment is active.
-func NotDeploying(reg *registry.Registry, appGUID string) error {
+// CheckNotDeploying refuses to change the droplet of an app while a deployment is
+// active.
+func CheckNotDeploying(reg *registry.Registry, appGUID string) error {
 	d, _, err := reg.ActiveDeployment(appGUID)
 	if err == nil && d.GUID != "" && d.Progressing() {
 		return Refuse("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")

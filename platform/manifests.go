@@ -89,7 +89,7 @@ func (w Tx) applyManifest(args Application, m app.Manifest) ([]app.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.checkUnmoved(args.Space, m); err != nil {
+	if err := w.checkNoDeployments(args.Space, m); err != nil {
 		return nil, err
 	}
 	applied, err := w.Registry.ApplyManifest(args.Space, m)

@@ -39,7 +39,8 @@ type Processes interface {
 	RestartInstance(process string, index int) error
 }
 
-// SSHEndpoint is the address of the SSH server of instances, and the fingerprint of its key.
+// SSHEndpoint is the address of the SSH server of instances, and the fingerprint of
+// its key.
 type SSHEndpoint struct {
 	Address     string // host:port
 	Fingerprint string // fingerprint of the host key, in the form that clients compare
@@ -54,9 +55,9 @@ const (
 // byManifest is the key that marks events caused by a manifest.
 const byManifest = "manifest_triggered"
 
-// Unmoved refuses to change a web process during a deployment. Otherwise the new
-// instances would start from another desired state than the deployed one.
-func Unmoved(reg *registry.Registry, p app.Process, refusal string) error {
+// CheckNoDeployment refuses to change a web process during a deployment. Otherwise
+// the new instances would start from another desired state than the deployed one.
+func CheckNoDeployment(reg *registry.Registry, p app.Process, refusal string) error {
 	if p.Type != app.Web {
 		return nil
 	}
@@ -137,8 +138,9 @@ func (w Tx) processIn(a app.App, kind string) (app.Process, error) {
 	return ps[i], nil
 }
 
-// checkUnmoved refuses a manifest that changes a web process during its deployment.
-func (w Tx) checkUnmoved(space string, m app.Manifest) error {
+// checkNoDeployments refuses a manifest that changes a web process during its
+// deployment.
+func (w Tx) checkNoDeployments(space string, m app.Manifest) error {
 	for _, one := range m.Applications {
 		a, err := w.Registry.AppIn(space, one.Name)
 		if IsNotFound(err) {
@@ -156,7 +158,7 @@ func (w Tx) checkUnmoved(space string, m app.Manifest) error {
 			default:
 				continue
 			}
-			err := Unmoved(w.Registry, app.Process{App: a.GUID, Type: asked.Type}, refusal)
+			err := CheckNoDeployment(w.Registry, app.Process{App: a.GUID, Type: asked.Type}, refusal)
 			if isA[*Error](err) {
 				return &app.JobError{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: "For application '" + one.Name + "': " + refusal}
 			}

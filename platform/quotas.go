@@ -31,7 +31,7 @@ func (w Tx) RecordAt(kind string, target app.Target, at Place, data map[string]a
 }
 
 func (del Deletions) deleteQuota(_ context.Context, guid string) error {
-	return gone(del.Registry.DeleteQuota(guid))
+	return ignoreNotFound(del.Registry.DeleteQuota(guid))
 }
 
 // ApplyToOrgs assigns a quota to orgs.

@@ -117,8 +117,8 @@ func (del Deletions) deleteDomain(_ context.Context, guid string) error {
 	return nil
 }
 
-// Unused refuses a domain in which an org has routes.
-func Unused(reg *registry.Registry, domain, org string) error {
+// CheckUnused refuses a domain in which an org has routes.
+func CheckUnused(reg *registry.Registry, domain, org string) error {
 	spaces, err := reg.SpacesOf(org)
 	if err != nil {
 		return err

@@ -6,5 +6,5 @@ import "context"
 const OpDeleteSecurityGroup = "security_group.delete"
 
 func (del Deletions) deleteSecurityGroup(_ context.Context, guid string) error {
-	return gone(del.Registry.DeleteSecurityGroup(guid))
+	return ignoreNotFound(del.Registry.DeleteSecurityGroup(guid))
 }

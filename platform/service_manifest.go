@@ -17,8 +17,8 @@ import (
 // Limits of how long a job waits for a broker. If a broker takes longer, the job stops
 // waiting, and the operation continues.
 const (
-	brokerPatience = 15 * time.Minute
-	brokerLook     = 100 * time.Millisecond
+	brokerTimeout = 15 * time.Minute
+	pollInterval  = 100 * time.Millisecond
 )
 
 // ServiceBindings binds apps to the services that their manifest names, and deletes the
@@ -61,7 +61,7 @@ func forApplication(name, format string, args ...any) error {
 // bind binds the apps of a manifest to their services, and waits until all are bound.
 // Existing bindings stay unchanged.
 func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Manifest) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, brokerTimeout, errBrokerTimeout)
 	defer cancel()
 	for _, ma := range m.Applications {
 		if len(ma.Services) == 0 {
@@ -73,21 +73,21 @@ func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Mani
 		}
 		for _, want := range ma.Services {
 			if err := sb.bindOne(ctx, a, want, args.Actor); err != nil {
-				return sb.explained(ctx, a.Name, want.Name, err)
+				return sb.explainError(ctx, a.Name, want.Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-var errPatience = fmt.Errorf("the service broker has not answered within %s; dewd keeps polling it: try again later", brokerPatience)
+var errBrokerTimeout = fmt.Errorf("the service broker has not responded within %s; dewd keeps polling it: try again later", brokerTimeout)
 
-// explained returns the reason why an app was not bound. If the daemon stops, it
+// explainError returns the reason why an app was not bound. If the daemon stops, it
 // returns err unchanged.
-func (sb ServiceBindings) explained(ctx context.Context, appName, service string, err error) error {
+func (sb ServiceBindings) explainError(ctx context.Context, appName, service string, err error) error {
 	why := context.Cause(ctx)
 	switch {
-	case errors.Is(why, errPatience):
+	case errors.Is(why, errBrokerTimeout):
 		err = why
 	case why != nil:
 		return err
@@ -142,7 +142,7 @@ func (sb ServiceBindings) await(ctx context.Context, o services.Operation) error
 // settled waits until an operation from an earlier run of the job is finished. It polls
 // the binding, because the operation's name is no longer known.
 func (sb ServiceBindings) settled(ctx context.Context, binding string) error {
-	t := time.NewTicker(brokerLook)
+	t := time.NewTicker(pollInterval)
 	defer t.Stop()
 	for {
 		b, err := sb.market.Binding(binding)
@@ -222,7 +222,7 @@ func (sb ServiceBindings) InManifest(appGUID string) ([]app.ManifestService, err
 // unbind deletes an app's bindings. It runs before the app is deleted, because services
 // can store data for each binding.
 func (sb ServiceBindings) unbind(ctx context.Context, appGUID string) error {
-	return sb.untilNone(ctx, func() ([]services.Operation, error) { return sb.market.UnbindApp(appGUID, ActorOf(ctx)) })
+	return sb.deleteUntilNone(ctx, func() ([]services.Operation, error) { return sb.market.UnbindApp(appGUID, ActorOf(ctx)) })
 }
 
 // clear deletes the service instances of a space, and the bindings of its apps.
@@ -236,16 +236,17 @@ func (sb ServiceBindings) clear(ctx context.Context, space string) error {
 	for _, a := range apps {
 		errs = append(errs, sb.unbind(ctx, a.GUID))
 	}
-	errs = append(errs, sb.untilNone(ctx, func() ([]services.Operation, error) { return sb.market.DeleteIn(space, ActorOf(ctx)) }))
+	errs = append(errs, sb.deleteUntilNone(ctx, func() ([]services.Operation, error) { return sb.market.DeleteIn(space, ActorOf(ctx)) }))
 	return errors.Join(errs...)
 }
 
 // maxRounds limits how often new operations can start while everything is deleted.
 const maxRounds = 10
 
-// untilNone starts deletions and waits for them, until nothing is left. An operation in
-// progress, such as a creation, must finish before its resource can be deleted.
-func (sb ServiceBindings) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
+// deleteUntilNone starts deletions and waits for them, until nothing is left. An
+// operation in progress, such as a creation, must finish before its resource can be
+// deleted.
+func (sb ServiceBindings) deleteUntilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
 	for range maxRounds {
 		os, err := begin()
 		if err != nil || len(os) == 0 {
@@ -259,7 +260,7 @@ func (sb ServiceBindings) untilNone(ctx context.Context, begin func() ([]service
 }
 
 func (sb ServiceBindings) awaitAll(ctx context.Context, os []services.Operation) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
+	bounded, cancel := context.WithTimeoutCause(ctx, brokerTimeout, errBrokerTimeout)
 	defer cancel()
 	var errs []error
 	for _, o := range os {
@@ -268,7 +269,7 @@ func (sb ServiceBindings) awaitAll(ctx context.Context, os []services.Operation)
 			return ctx.Err()
 		}
 		if bounded.Err() != nil {
-			return Refuse("%s: %v", sb.subject(o), errPatience)
+			return Refuse("%s: %v", sb.subject(o), errBrokerTimeout)
 		}
 		if o.Action != services.Delete && isA[*app.JobError](err) {
 			continue // it blocked the deletion, and has finished

@@ -80,8 +80,8 @@ const (
 	OpClearAppCache   = "app.clear_buildpack_cache"
 )
 
-// StagingThing holds the arguments of these jobs.
-type StagingThing struct {
+// StagingTarget holds the arguments of these jobs.
+type StagingTarget struct {
 	GUID string `json:"guid"`
 }
 
@@ -96,7 +96,7 @@ func (p *Platform) stagingOperations() {
 		OpClearAppCache:   p.Builds.ClearCacheOf,
 	} {
 		p.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
-			var a StagingThing
+			var a StagingTarget
 			if err := json.Unmarshal(j.Args, &a); err != nil {
 				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 			}
@@ -114,9 +114,9 @@ func (del Deletions) deleteBuildpack(guid string) error {
 	return nil
 }
 
-// MayStart refuses an app that cannot run, before anything is created for it. It also
+// CheckStart refuses an app that cannot run, before anything is created for it. It also
 // writes the reason to the app's log.
-func (p *Platform) MayStart(reg *registry.Registry, a *app.App) error {
+func (p *Platform) CheckStart(reg *registry.Registry, a *app.App) error {
 	if err := hasDroplet(a); err != nil {
 		return err
 	}
@@ -144,15 +144,15 @@ func (p *Platform) MayStart(reg *registry.Registry, a *app.App) error {
 			_, err = d.Command(process)
 		}
 		if err != nil {
-			p.sayError(a.GUID, err.Error())
+			p.logError(a.GUID, err.Error())
 			return Refuse("%v", err)
 		}
 	}
 	return nil
 }
 
-// sayError writes an error to the app's log.
-func (p *Platform) sayError(appGUID, text string) {
+// logError writes an error to the app's log.
+func (p *Platform) logError(appGUID, text string) {
 	l, err := p.Logs.App(appGUID)
 	if err == nil {
 		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Err, Text: []byte(text)})
@@ -164,10 +164,10 @@ func (p *Platform) sayError(appGUID, text string) {
 
 // Stacks returns the existing stacks. The stack names of Cloud Foundry are aliases of
 // the default stack, not separate stacks.
-func (p *Platform) Stacks() *stack.Stacks { return p.Builds.Kept() }
+func (p *Platform) Stacks() *stack.Stacks { return p.Builds.StackStore() }
 
-// Usable returns the stacks that apps can use.
-func (p *Platform) Usable() ([]stack.Record, error) {
+// UsableStacks returns the stacks that apps can use.
+func (p *Platform) UsableStacks() ([]stack.Record, error) {
 	all, err := p.Stacks().All()
 	return slices.DeleteFunc(all, func(k stack.Record) bool { return k.State != stack.StateReady }), err
 }
@@ -180,12 +180,12 @@ func RunsOn(a app.App, k stack.Record) bool {
 	return a.Stack == k.Name
 }
 
-// MayStage refuses a build with a stack that the app can no longer use.
-func (p *Platform) MayStage(a app.App) (warnings []string, err error) {
+// CheckStack refuses a build with a stack that the app can no longer use.
+func (p *Platform) CheckStack(a app.App) (warnings []string, err error) {
 	if a.Docker() {
 		return nil, nil
 	}
-	all, err := p.Usable()
+	all, err := p.UsableStacks()
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (p *Platform) MayStage(a app.App) (warnings []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := is.MayStage(k.Name, a.Droplet != "")
+		text, err := is.CheckStaging(k.Name, a.Droplet != "")
 		if err != nil {
 			return nil, Refuse("%v", err)
 		}

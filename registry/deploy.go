@@ -299,7 +299,7 @@ func (r *DeploymentStore) CancelDeployment(guid string, ready func(d app.Deploym
 		if err != nil {
 			return err
 		}
-		i := backTo(d.Others, func(generation int) int { return ready(d, generation) })
+		i := restoredShare(d.Others, func(generation int) int { return ready(d, generation) })
 		to := d.Others[i]
 		rest := append(slices.Delete(slices.Clone(d.Others), i, i+1), app.Share{
 			Generation: p.Generation, Instances: d.Instances, Release: *p.Started, Current: p.Current, Dropped: true,
@@ -314,9 +314,9 @@ func (r *DeploymentStore) CancelDeployment(guid string, ready func(d app.Deploym
 	return d, err
 }
 
-// backTo returns the index of the share that a cancel restores: the newest with ready
+// restoredShare returns the index of the share that a cancel restores: the newest with ready
 // instances, otherwise the oldest.
-func backTo(others []app.Share, ready func(generation int) int) int {
+func restoredShare(others []app.Share, ready func(generation int) int) int {
 	for i, s := range slices.Backward(others) {
 		if !s.Dropped && ready(s.Generation) > 0 {
 			return i

@@ -60,7 +60,7 @@ func TestReplacedDestinations(t *testing.T) {
 
 // The destination that another one replaced is on disk until no instance needs it.
 // Unmapping takes effect at once.
-func TestFormerIsKept(t *testing.T) {
+func TestFormerDestinationIsStored(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
 	rt := newRoute(t, r, s, "shop")
@@ -89,7 +89,7 @@ func TestFormerIsKept(t *testing.T) {
 	}
 }
 
-func TestAskedTwice(t *testing.T) {
+func TestDestinationTwice(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
 	rt := newRoute(t, r, s, "shop")

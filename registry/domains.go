@@ -88,7 +88,7 @@ func (r *DomainStore) DeleteDomain(guid string) error {
 			return err
 		}
 		if d.Default {
-			return &app.Invalid{Key: "domain", Message: fmt.Sprintf("%s is the default domain of this daemon and cannot be deleted", d.Name)}
+			return &app.Invalid{Key: "domain", Message: fmt.Sprintf("%s is the default domain of dewd and cannot be deleted", d.Name)}
 		}
 		if err := r.deleteRoutes(func(rt app.Route) bool { return rt.Domain == guid }); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (r *DomainStore) putDomain(d app.Domain) (app.Domain, error) {
 	}
 	d.GUID = cmp.Or(d.GUID, uuid.NewString())
 	d.Name = strings.ToLower(d.Name)
-	d.CreatedAt, d.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+	d.CreatedAt, d.UpdatedAt = timestamps(old.GUID != "", old.CreatedAt)
 	if err := r.checkOwners(d); err != nil {
 		return d, err
 	}
@@ -202,7 +202,7 @@ func (r *DomainStore) checkReserved(d app.Domain) error {
 	names := map[string]string{}
 	for _, other := range all {
 		names[other.GUID] = other.Name
-		if other.Org != "" && other.Org != d.Org && (under(d.Name, other.Name) || under(other.Name, d.Name)) {
+		if other.Org != "" && other.Org != d.Org && (isSubdomain(d.Name, other.Name) || isSubdomain(other.Name, d.Name)) {
 			return reserved(other.Name)
 		}
 	}
@@ -218,8 +218,8 @@ func (r *DomainStore) checkReserved(d app.Domain) error {
 	return nil
 }
 
-// under reports whether name is a subdomain of domain.
-func under(name, domain string) bool { return strings.HasSuffix(name, "."+domain) }
+// isSubdomain reports whether name is a subdomain of domain.
+func isSubdomain(name, domain string) bool { return strings.HasSuffix(name, "."+domain) }
 
 // ensureInternal creates the domain through which apps reach each other.
 func (r *DomainStore) ensureInternal() error {

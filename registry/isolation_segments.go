@@ -25,7 +25,7 @@ func (r *LimitStore) PutSegment(s app.Segment) (app.Segment, error) {
 		}
 		s.GUID = cmp.Or(s.GUID, uuid.NewString())
 		s.Orgs = distinct(s.Orgs)
-		s.CreatedAt, s.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+		s.CreatedAt, s.UpdatedAt = timestamps(old.GUID != "", old.CreatedAt)
 		var ps app.Violations
 		ps.Name("name", s.Name)
 		if err := errors.Join(ps.Err(), s.Metadata.Validate()); err != nil {

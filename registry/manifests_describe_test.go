@@ -22,9 +22,9 @@ func checkDescribed(t *testing.T, r *Registry, a app.App) string {
 	if diffs := one[[]app.Difference](t)(r.DiffManifest(a.Space, m)); len(diffs) > 0 {
 		t.Errorf("differences = %+v\n%s", diffs, text)
 	}
-	before := everything(t, r)
+	before := dumpRegistry(t, r)
 	one[[]app.App](t)(r.ApplyManifest(a.Space, m))
-	if after := everything(t, r); after != before {
+	if after := dumpRegistry(t, r); after != before {
 		t.Errorf("applying changed\n%s\nto\n%s\nby\n%s", before, after, text)
 	}
 	return text

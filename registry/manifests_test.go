@@ -27,8 +27,8 @@ func apply(t *testing.T, r *Registry, s app.Space, text string) []app.App {
 	return one[[]app.App](t)(r.ApplyManifest(s.GUID, parse(t, text)))
 }
 
-// everything returns the whole content of the registry as one text.
-func everything(t *testing.T, r *Registry) string {
+// dumpRegistry returns the whole content of the registry as one text.
+func dumpRegistry(t *testing.T, r *Registry) string {
 	t.Helper()
 	var out strings.Builder
 	enc := json.NewEncoder(&out)
@@ -162,16 +162,16 @@ func TestApplyManifestTwice(t *testing.T) {
 		if len(before) < len(first) {
 			t.Errorf("differences of new apps = %v, want some\n%s", before, text)
 		}
-		state := everything(t, r)
-		told := []string{}
-		r.Listen(func(p string) { told = append(told, p) })
-		r.ListenRoutes(func(rt string) { told = append(told, rt) })
+		state := dumpRegistry(t, r)
+		notified := []string{}
+		r.Listen(func(p string) { notified = append(notified, p) })
+		r.ListenRoutes(func(rt string) { notified = append(notified, rt) })
 		second := one[[]app.App](t)(r.ApplyManifest(s.GUID, m))
-		if diff := cmp.Diff(everything(t, r), state); diff != "" {
+		if diff := cmp.Diff(dumpRegistry(t, r), state); diff != "" {
 			t.Errorf("applied twice (-second +first):\n%s\n%s", diff, text)
 		}
-		if len(told) > 0 || !cmp.Equal(first, second) {
-			t.Errorf("told %v, want nobody; apps %v and %v\n%s", told, first, second, text)
+		if len(notified) > 0 || !cmp.Equal(first, second) {
+			t.Errorf("told %v, want nobody; apps %v and %v\n%s", notified, first, second, text)
 		}
 		if diffs := one[[]app.Difference](t)(r.DiffManifest(s.GUID, m)); len(diffs) > 0 {
 			t.Errorf("differences after applying = %+v, want none\n%s", diffs, text)
@@ -186,7 +186,7 @@ func TestApplyManifestTwice(t *testing.T) {
 func TestApplyManifestAllOrNothing(t *testing.T) {
 	r, s := inSpace(t)
 	apply(t, r, s, "applications: [{name: first, memory: 64M, sidecars: [{name: a, command: ./a, process_types: [web], memory: 32M}]}]")
-	state := everything(t, r)
+	state := dumpRegistry(t, r)
 	for name, tt := range map[string]struct{ text, want string }{
 		"default memory": {
 			"applications:\n- {name: first, env: {A: b}, memory: 128M, default-route: true}\n- name: second\n  sidecars:\n  - {name: s, command: ./s, process_types: [web], memory: 2G}\n",
@@ -212,7 +212,7 @@ func TestApplyManifestAllOrNothing(t *testing.T) {
 			if _, err := r.DiffManifest(s.GUID, m); len(app.ManifestProblems(err)) == 0 {
 				t.Errorf("error of the difference = %v, want what is wrong", err)
 			}
-			if diff := cmp.Diff(everything(t, r), state); diff != "" {
+			if diff := cmp.Diff(dumpRegistry(t, r), state); diff != "" {
 				t.Errorf("state (-got +want):\n%s", diff)
 			}
 		})
@@ -353,8 +353,8 @@ func TestApplyManifestSharedRoutes(t *testing.T) {
 	other := app.Space{GUID: "other", Name: "other", Org: s.Org}
 	must(t, r.spaces.Put(other.GUID, other))
 	_, err = r.ApplyManifest(other.GUID, parse(t, "applications: [{name: shop, routes: [{route: shop.dew.localhost}]}]"))
-	if err == nil || !strings.Contains(err.Error(), "another space has this route") {
-		t.Errorf("error = %v, want that another space has it", err)
+	if err == nil || !strings.Contains(err.Error(), "the route belongs to another space") {
+		t.Errorf("error = %v, want the text that dew smoke detects", err)
 	}
 }
 
@@ -430,10 +430,10 @@ func FuzzApplyManifest(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			before := everything(t, r)
+			before := dumpRegistry(t, r)
 			diffs, diffErr := r.DiffManifest(s.GUID, m)
 			_, err = r.ApplyManifest(s.GUID, m)
-			after := everything(t, r)
+			after := dumpRegistry(t, r)
 			if err != nil {
 				if len(app.ManifestProblems(err)) == 0 || before != after {
 					t.Errorf("error = %v, changed = %t", err, before != after)
@@ -443,8 +443,8 @@ func FuzzApplyManifest(f *testing.F) {
 			if diffErr == nil && (len(diffs) > 0) != (before != after) {
 				t.Errorf("differences = %+v, but state went from\n%s\nto\n%s", diffs, before, after)
 			}
-			if _, err := r.ApplyManifest(s.GUID, m); err != nil || everything(t, r) != after {
-				t.Errorf("applied twice: %v, %s", err, cmp.Diff(everything(t, r), after))
+			if _, err := r.ApplyManifest(s.GUID, m); err != nil || dumpRegistry(t, r) != after {
+				t.Errorf("applied twice: %v, %s", err, cmp.Diff(dumpRegistry(t, r), after))
 			}
 			if diffs, err := r.DiffManifest(s.GUID, m); err != nil || len(diffs) > 0 {
 				t.Errorf("differences after applying = %+v, %v", diffs, err)

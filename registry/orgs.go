@@ -182,7 +182,7 @@ func (r *OrgStore) putOrg(o app.Org) (app.Org, error) {
 		return o, err
 	}
 	o.GUID = cmp.Or(o.GUID, uuid.NewString())
-	o.CreatedAt, o.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+	o.CreatedAt, o.UpdatedAt = timestamps(old.GUID != "", old.CreatedAt)
 	var ps app.Violations
 	ps.Name("name", o.Name)
 	if err := errors.Join(ps.Err(), o.Metadata.Validate()); err != nil {
@@ -207,7 +207,7 @@ func (r *OrgStore) putSpace(s app.Space) (app.Space, error) {
 		return s, err
 	}
 	s.GUID = cmp.Or(s.GUID, uuid.NewString())
-	s.CreatedAt, s.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+	s.CreatedAt, s.UpdatedAt = timestamps(old.GUID != "", old.CreatedAt)
 	var ps app.Violations
 	ps.Name("name", s.Name)
 	if err := errors.Join(ps.Err(), s.Metadata.Validate()); err != nil {
@@ -296,7 +296,7 @@ func (r *OrgStore) PutUser(u app.User) (app.User, error) {
 		if err != nil {
 			return err
 		}
-		u.CreatedAt, u.UpdatedAt = stamps(old.GUID != "" && !old.Gone, old.CreatedAt)
+		u.CreatedAt, u.UpdatedAt = timestamps(old.GUID != "" && !old.Gone, old.CreatedAt)
 		var ps app.Violations
 		if u.GUID == "" || len(u.GUID) > maxGUID {
 			ps.Add("guid", "must have 1 to %d characters, not %d", maxGUID, len(u.GUID))

@@ -162,7 +162,7 @@ func (r *AppStore) processChanged(appGUID, processType string) error {
 func checkIdentity(old, p app.Process) error {
 	var ps app.Violations
 	if (p.Type == app.Web) != (p.GUID == p.App) {
-		ps.Add(app.KeyOfProcess(p, "guid"), "only the %s process must have the guid of its app", app.Web)
+		ps.Add(app.KeyOfProcess(p, "guid"), "the %s process must have the guid of its app, and no other process can have it", app.Web)
 	}
 	if old.GUID == "" {
 		return ps.Err()

@@ -28,7 +28,7 @@ func (r *LimitStore) PutQuota(q app.Quota) (app.Quota, error) {
 			}
 		}
 		q.GUID = cmp.Or(q.GUID, uuid.NewString())
-		q.CreatedAt, q.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+		q.CreatedAt, q.UpdatedAt = timestamps(old.GUID != "", old.CreatedAt)
 		if err := q.Validate(); err != nil {
 			return err
 		}

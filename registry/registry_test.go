@@ -9,7 +9,7 @@ import (
 )
 
 // Values passed in or returned share no memory with the stored values.
-func TestNothingIsShared(t *testing.T) {
+func TestValuesAreCopied(t *testing.T) {
 	r := newRegistry(t)
 	in := app.App{Name: "shop", Env: map[string]string{"A": "1"}, Buildpacks: []string{"b"}}
 	out := one[app.App](t)(r.PutApp(in))

@@ -106,14 +106,14 @@ func TestTCPRoutesInManifests(t *testing.T) {
 		t.Errorf("routes = %+v", routes)
 	}
 	// Applying it again changes nothing, and the described manifest can be applied.
-	before := everything(t, r)
+	before := dumpRegistry(t, r)
 	text := one[[]byte](t)(one[app.Manifest](t)(r.ManifestOf(a.GUID)).Text())
 	if !strings.Contains(string(text), `"tcp.example.com:20000"`) {
 		t.Errorf("described as\n%s", text)
 	}
 	apply(t, r, s, string(text))
-	if diff := cmp.Diff(len(everything(t, r)), len(before)); diff != "" {
-		t.Errorf("changed:\n%s\n%s", before, everything(t, r))
+	if diff := cmp.Diff(len(dumpRegistry(t, r)), len(before)); diff != "" {
+		t.Errorf("changed:\n%s\n%s", before, dumpRegistry(t, r))
 	}
 	for route, want := range map[string]string{
 		"{route: 'tcp.example.com:20009'}":                  "20009 is not available",

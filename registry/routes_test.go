@@ -119,12 +119,12 @@ func TestDestinations(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop, processes: [{type: worker}]}]")[0]
 	rt := newRoute(t, r, s, "shop")
-	told := 0
+	notified := 0
 	r.ListenRoutes(func(route string) {
 		if route != rt.GUID {
 			t.Errorf("told of %s, want %s", route, rt.GUID)
 		}
-		told++
+		notified++
 	})
 	rt = one[app.Route](t)(r.AddDestinations(rt.GUID, []app.Destination{{App: a.GUID}, {App: a.GUID, ProcessType: "worker", Port: 9000}}))
 	first := rt.Destinations[0]
@@ -132,8 +132,8 @@ func TestDestinations(t *testing.T) {
 		t.Errorf("destinations = %+v, want two with defaults", rt.Destinations)
 	}
 	again := one[app.Route](t)(r.AddDestinations(rt.GUID, []app.Destination{{App: a.GUID}}))
-	if diff := cmp.Diff(again, rt); diff != "" || told != 1 {
-		t.Errorf("added again: told %d times (-got +want):\n%s", told, diff)
+	if diff := cmp.Diff(again, rt); diff != "" || notified != 1 {
+		t.Errorf("added again: told %d times (-got +want):\n%s", notified, diff)
 	}
 	rt = one[app.Route](t)(r.SetDestinations(rt.GUID, []app.Destination{{App: a.GUID, Port: 8082}, {App: a.GUID}}))
 	if len(rt.Destinations) != 2 || rt.Destinations[1].GUID != first.GUID || rt.Destinations[0].GUID == first.GUID || rt.Destinations[0].Port != 8082 {
@@ -152,8 +152,8 @@ func TestDestinations(t *testing.T) {
 	if _, err := r.SetDestinations(rt.GUID, []app.Destination{{App: a.GUID, Port: -1}}); len(app.Problems(err)) != 1 {
 		t.Errorf("bad port: %v, want a problem", err)
 	}
-	if told != 3 {
-		t.Errorf("told %d times, want once for each change", told)
+	if notified != 3 {
+		t.Errorf("told %d times, want once for each change", notified)
 	}
 }
 

@@ -26,7 +26,7 @@ func (r *LimitStore) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, e
 		}
 		g.GUID = cmp.Or(g.GUID, uuid.NewString())
 		g.Runs, g.Stages = distinct(g.Runs), distinct(g.Stages)
-		g.CreatedAt, g.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+		g.CreatedAt, g.UpdatedAt = timestamps(old.GUID != "", old.CreatedAt)
 		if err := g.Validate(); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestNotes(t *testing.T) {
+func TestMetadata(t *testing.T) {
 	r, _ := inSpace(t)
 	b := "b"
 	want := one[app.Metadata](t)(r.UpdateNotes("g", app.MetadataChange{Labels: map[string]*string{"a": &b}}))

@@ -170,8 +170,8 @@ func without(list []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
 }
 
-// stamps returns the times of a value that is stored now.
-func stamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
+// timestamps returns the times of a value that is stored now.
+func timestamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
 	t := app.Now()
 	if known {
 		return created, t

@@ -54,7 +54,7 @@ func (r *TaskStore) CreateTask(t app.Task) (app.Task, error) {
 		}
 		t.Name = cmp.Or(t.Name, randomTaskName())
 		t.MemoryMB, t.DiskMB = cmp.Or(t.MemoryMB, app.DefaultMemoryMB), cmp.Or(t.DiskMB, app.DefaultDiskMB)
-		t.CreatedAt, t.UpdatedAt = stamps(false, time.Time{})
+		t.CreatedAt, t.UpdatedAt = timestamps(false, time.Time{})
 		if err := checkTask(t); err != nil {
 			return err
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-func taskWorld(t *testing.T) (*Registry, app.App) {
+func newTaskRegistry(t *testing.T) (*Registry, app.App) {
 	t.Helper()
 	r := newRegistry(t)
 	return r, one[app.App](t)(r.PutApp(app.App{Name: "shop", Space: "dev"}))
 }
 
 func TestCreateTask(t *testing.T) {
-	r, a := taskWorld(t)
+	r, a := newTaskRegistry(t)
 	var heard []string
 	r.ListenTasks(func(guid string) { heard = append(heard, guid) })
 	first := one[app.Task](t)(r.CreateTask(app.Task{App: a.GUID, Command: "x", Droplet: "d", Sequence: 77, State: app.TaskFailed, Failure: "x"}))
@@ -51,7 +51,7 @@ func TestCreateTask(t *testing.T) {
 // The state of a task never goes back, and only its state, its failure and its metadata
 // can change.
 func TestTaskMoves(t *testing.T) {
-	r, a := taskWorld(t)
+	r, a := newTaskRegistry(t)
 	states := []app.TaskState{app.TaskPending, app.TaskRunning, app.TaskCanceling, app.TaskSucceeded, app.TaskFailed}
 	ways := map[app.TaskState][]app.TaskState{
 		app.TaskPending: {}, app.TaskRunning: {app.TaskRunning}, app.TaskCanceling: {app.TaskCanceling}, app.TaskSucceeded: {app.TaskRunning, app.TaskSucceeded}, app.TaskFailed: {app.TaskFailed},
@@ -85,7 +85,7 @@ func TestTaskMoves(t *testing.T) {
 }
 
 func TestActiveTasks(t *testing.T) {
-	r, a := taskWorld(t)
+	r, a := newTaskRegistry(t)
 	one[app.Task](t)(r.CreateTask(app.Task{App: a.GUID, Command: "x", Droplet: "d"}))
 	ended := one[app.Task](t)(r.CreateTask(app.Task{App: a.GUID, Command: "x", Droplet: "d"}))
 	one[app.Task](t)(r.UpdateTask(ended.GUID, func(t *app.Task) error { t.State = app.TaskFailed; return nil }))
@@ -104,7 +104,7 @@ func TestActiveTasks(t *testing.T) {
 // used twice. Unfinished tasks stay.
 func TestPruneTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, a := taskWorld(t)
+		r, a := newTaskRegistry(t)
 		make1 := func() app.Task {
 			return one[app.Task](t)(r.CreateTask(app.Task{App: a.GUID, Command: "x", Droplet: "d"}))
 		}

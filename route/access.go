@@ -219,7 +219,11 @@ func (l *accessLog) flush(a *access) {
 		}
 	}
 	for app, n := range l.takeLost() {
-		e := envelope(logstream.Err, fmt.Appendf(nil, "%d access lines are missing: requests came faster than their lines could be written", n))
+		missing := "1 access log line is"
+		if n > 1 {
+			missing = fmt.Sprintf("%d access log lines are", n)
+		}
+		e := envelope(logstream.Err, []byte(missing+" missing: requests arrived faster than dewd could write their lines"))
 		e.Flags = logstream.Gap
 		batch[app] = append(batch[app], e)
 	}
@@ -227,7 +231,7 @@ func (l *accessLog) flush(a *access) {
 		es := batch[app]
 		if err := l.write(app, es...); err != nil {
 			l.dropped.Add(uint64(len(es)))
-			l.log.Warn("cannot write access lines", "app", app, "lines", len(es), "err", err)
+			l.log.Warn("cannot write access log lines", "app", app, "lines", len(es), "err", err)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestAccessLines(t *testing.T) {
 
 // Lines that cannot be written in time are counted and reported, and requests do not
 // wait.
-func TestFullQueueDropsAndTells(t *testing.T) {
+func TestFullQueueDropsAndReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := map[string][]string{}
 		l := newAccessLog(func(app string, es ...logstream.Envelope) error {
@@ -67,9 +67,9 @@ func TestFullQueueDropsAndTells(t *testing.T) {
 		if n := len(got["a"]); n != lineQueue+1 {
 			t.Errorf("lines = %d, want %d and one that tells", n, lineQueue)
 		}
-		told := strings.Join(got["a"], "\n")
-		if strings.Count(told, "10 access lines are missing") != 1 || len(got["b"]) != 1 || !strings.HasPrefix(got["b"][0], "1 access line") {
-			t.Errorf("told: %q", got["b"])
+		text := strings.Join(got["a"], "\n")
+		if strings.Count(text, "10 access log lines are missing") != 1 || len(got["b"]) != 1 || !strings.HasPrefix(got["b"][0], "1 access log line is missing") {
+			t.Errorf("text: %q", got["b"])
 		}
 	})
 }

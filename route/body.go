@@ -11,12 +11,12 @@ import (
 	"github.com/dewrun/dew/inbound"
 )
 
-// errBodyTaken means that a request cannot be repeated because its body is already
+// errBodySent means that a request cannot be repeated because its body is already
 // being sent.
-var errBodyTaken = errors.New("the request's body cannot be sent twice")
+var errBodySent = errors.New("the request body cannot be sent twice")
 
-// errBodyLost is the read error of an attempt that is over.
-var errBodyLost = errors.New("the request goes on elsewhere")
+// errAttemptOver is the read error of an attempt that is over.
+var errAttemptOver = errors.New("the request was sent to another instance")
 
 // body lends a request's body to one attempt at a time. A failed attempt can still have
 // a goroutine that is about to read. Data that it read would be missing in the next
@@ -48,7 +48,7 @@ func (b *body) lend() (io.ReadCloser, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.begun {
-		return nil, errBodyTaken
+		return nil, errBodySent
 	}
 	b.holder = &lease{b}
 	return b.holder, nil
@@ -135,7 +135,7 @@ func (l *lease) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	if b.holder != l {
 		b.mu.Unlock()
-		return 0, errBodyLost
+		return 0, errAttemptOver
 	}
 	// A transport reads once more at the end. By then the app may be responding, and
 	// the server, which knows that the body is complete, may have closed it.

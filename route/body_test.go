@@ -20,7 +20,7 @@ func TestBodyIsLentOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, errBodyLost) {
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, errAttemptOver) {
 		t.Errorf("the first attempt read after the second had begun: %v", err)
 	}
 	if err := first.Close(); err != nil {
@@ -29,13 +29,13 @@ func TestBodyIsLentOnce(t *testing.T) {
 	if got, err := io.ReadAll(second); err != nil || string(got) != "all of it" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := b.lend(); !errors.Is(err, errBodyTaken) {
+	if _, err := b.lend(); !errors.Is(err, errBodySent) {
 		t.Errorf("a body that was read was lent again: %v", err)
 	}
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, errBodyLost) {
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, errAttemptOver) {
 		t.Errorf("read after close: %v", err)
 	}
 	if b.count() != 9 || b.broken() {

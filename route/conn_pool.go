@@ -63,7 +63,7 @@ func newPooledConn(c net.Conn, address string) *pooledConn {
 	return w
 }
 
-var errLongHeader = errors.New("the header of the answer is too long")
+var errLongHeader = errors.New("the response header is too long")
 
 // Read limits the header of a response, and records that data was received.
 func (c *pooledConn) Read(p []byte) (int, error) {
@@ -91,7 +91,7 @@ func (p *connPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		again := c.used
 		stop := context.AfterFunc(req.Context(), func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-		res, err := c.ask(req)
+		res, err := c.roundTrip(req)
 		if err == nil {
 			p.attach(res, c, stop)
 			return res, nil
@@ -103,13 +103,13 @@ func (p *connPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		// The instance closed the idle connection. Try a new one.
 		if !again || c.heard {
-			return nil, fmt.Errorf("cannot ask the instance: %w", err)
+			return nil, fmt.Errorf("cannot send the request to the instance: %w", err)
 		}
 	}
 }
 
-// ask writes the request and reads the header of the response.
-func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
+// roundTrip writes the request and reads the header of the response.
+func (c *pooledConn) roundTrip(req *http.Request) (*http.Response, error) {
 	c.used, c.heard, c.left = true, false, maxAnswerHeader
 	if err := c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	return nil, errors.New("the instance sends nothing but informational answers")
+	return nil, errors.New("the instance sends only informational (1xx) responses")
 }
 
 // attach makes the connection idle again when the response body has been read.

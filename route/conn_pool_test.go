@@ -119,7 +119,7 @@ func TestConnectionThatEnds(t *testing.T) {
 }
 
 // Idle connections are closed after a while.
-func TestIdleWiresAreClosed(t *testing.T) {
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	kept := newWorld(t, routeTo("shop", "", "a"))
 	kept.instance("a", 0, says("hi"))
 	for range 3 {
@@ -138,7 +138,7 @@ func TestIdleWiresAreClosed(t *testing.T) {
 }
 
 // When a client disconnects, its request to the instance is cancelled.
-func TestClientThatLeavesEndsItsWire(t *testing.T) {
+func TestDisconnectedClientClosesItsConnection(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	asked, gone := make(chan struct{}), make(chan struct{})
 	w.scripted("a", 0, func(_ net.Conn, r *bufio.Reader, _ int32) {
@@ -156,7 +156,7 @@ func TestClientThatLeavesEndsItsWire(t *testing.T) {
 }
 
 // A client that disconnects before its request was sent leaves no connection open.
-func TestClientThatLeavesEarlyEndsItsWire(t *testing.T) {
+func TestClientThatDisconnectsEarlyClosesItsConnection(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.scripted("a", 0, func(_ net.Conn, r *bufio.Reader, _ int32) {
 		_, _ = io.Copy(io.Discard, r) // until the connection is closed
@@ -212,7 +212,7 @@ func (w *world) idleTo(host string) *pooledConn {
 // Data that an instance sends without a request is not the response to any request. An
 // app that sends too much, or announces a timeout on an idle connection, must not
 // affect other clients.
-func TestUnaskedAnswerIsNobodys(t *testing.T) {
+func TestUnexpectedResponseIsDiscarded(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	const stale = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale"
 	send := make(chan bool)

@@ -143,5 +143,5 @@ func (e *endpoint) closeIdle() {
 // unreachable means that no connection was established, so nothing was sent.
 type unreachable struct{ err error }
 
-func (u *unreachable) Error() string { return "cannot reach the instance: " + u.err.Error() }
+func (u *unreachable) Error() string { return "cannot connect to the instance: " + u.err.Error() }
 func (u *unreachable) Unwrap() error { return u.err }

@@ -28,15 +28,15 @@ func (e *endpoint) connect(ctx context.Context, network, address string) (*insta
 		return nil, &unreachable{err}
 	}
 	h := &instanceConn{Conn: c, endpoint: e}
-	if !e.keep(h) {
+	if !e.register(h) {
 		c.Close()
 		return nil, &unreachable{net.ErrClosed}
 	}
 	return h, nil
 }
 
-// keep registers the connection. It returns false if the instance has ended.
-func (e *endpoint) keep(h *instanceConn) bool {
+// register registers the connection. It returns false if the instance has ended.
+func (e *endpoint) register(h *instanceConn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
@@ -52,9 +52,9 @@ func (e *endpoint) openConns() []*instanceConn {
 	return slices.Collect(maps.Keys(e.conns))
 }
 
-// join closes a client's connection with the instance. The returned function undoes
+// closeWith closes a client's connection with the instance. The returned function undoes
 // that.
-func (e *endpoint) join(client io.Closer) func() {
+func (e *endpoint) closeWith(client io.Closer) func() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ended {

@@ -76,7 +76,7 @@ func (n *Names) Serve(ctx context.Context, udp net.PacketConn, tcp net.Listener)
 		s.NotifyStartedFunc = func() { close(up) }
 		g.Go(func() error {
 			if err := s.ActivateAndServe(); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("cannot serve names: %w", err)
+				return fmt.Errorf("cannot run the DNS server: %w", err)
 			}
 			return nil
 		})
@@ -108,7 +108,7 @@ func (n *Names) answer(ctx context.Context, w dns.ResponseWriter, q *dns.Msg) {
 	}
 	res.Truncate(size)
 	if err := w.WriteMsg(res); err != nil {
-		n.c.Logger.Debug("cannot answer a question for a name", "err", err)
+		n.c.Logger.Debug("cannot answer a DNS query", "err", err)
 	}
 }
 
@@ -171,12 +171,12 @@ func (n *Names) lookup(name string) (addrs []netip.Addr, known, ours bool) {
 
 // instances returns the addresses of an internal name in random order.
 func (t *table) instances(name string) ([]netip.Addr, bool) {
-	ds, known := t.inside[name]
+	ds, known := t.internal[name]
 	index := -1
 	if !known {
 		first, rest, _ := strings.Cut(name, ".")
 		n, err := strconv.Atoi(first)
-		if ds, known = t.inside[rest]; !known || err != nil || n < 0 {
+		if ds, known = t.internal[rest]; !known || err != nil || n < 0 {
 			return nil, false
 		}
 		index = n
@@ -209,7 +209,7 @@ func (n *Names) forward(ctx context.Context, network string, q *dns.Msg) *dns.Ms
 	}
 	servers, err := n.upstream()
 	if err != nil {
-		n.c.Logger.Warn("cannot read which servers know names", "err", err)
+		n.c.Logger.Warn("cannot read the list of DNS servers", "err", err)
 		return failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
@@ -223,7 +223,7 @@ func (n *Names) forward(ctx context.Context, network string, q *dns.Msg) *dns.Ms
 		if err == nil {
 			return res
 		}
-		n.c.Logger.Debug("a name server did not answer", "server", s, "err", err)
+		n.c.Logger.Debug("a DNS server did not answer", "server", s, "err", err)
 	}
 	return failed
 }
@@ -232,7 +232,7 @@ func (n *Names) forward(ctx context.Context, network string, q *dns.Msg) *dns.Ms
 func (n *Names) upstream() ([]string, error) {
 	info, err := os.Stat(n.c.Resolv)
 	if err != nil {
-		return nil, fmt.Errorf("cannot look at %s: %w", n.c.Resolv, err)
+		return nil, fmt.Errorf("cannot read %s: %w", n.c.Resolv, err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,7 +251,7 @@ func (n *Names) upstream() ([]string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New("no server is named in " + n.c.Resolv)
+		return nil, errors.New("no DNS server found in " + n.c.Resolv)
 	}
 	n.servers, n.read = found, info.ModTime()
 	return found, nil

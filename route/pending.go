@@ -24,21 +24,21 @@ func lives(st runtime.Status) bool {
 // router cannot know what is no longer needed.
 func (r *Router) Adopted() {
 	r.adopted.Store(true)
-	post(r.forgetWake)
+	post(r.replacedWake)
 }
 
-// forget drops replaced destinations that no instance needs.
-func (r *Router) forget() error {
-	if r.c.Forget == nil || !r.adopted.Load() {
+// deleteReplaced drops replaced destinations that no instance needs.
+func (r *Router) deleteReplaced() error {
+	if r.c.DeleteReplaced == nil || !r.adopted.Load() {
 		return nil
 	}
-	for _, f := range r.table.Load().former {
+	for _, f := range r.table.Load().replaced {
 		needed, err := r.needed(f.destinations)
 		if err != nil {
 			return err
 		}
-		if err := r.c.Forget(f.route, needed); err != nil {
-			return fmt.Errorf("cannot forget what route %s replaced: %w", f.route, err)
+		if err := r.c.DeleteReplaced(f.route, needed); err != nil {
+			return fmt.Errorf("cannot delete the replaced destinations of route %s: %w", f.route, err)
 		}
 	}
 	return nil

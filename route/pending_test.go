@@ -69,7 +69,7 @@ func TestPending(t *testing.T) {
 
 // A replaced destination is dropped when no instance needs it, but not before all
 // instances are known.
-func TestForgetsWhatWasReplaced(t *testing.T) {
+func TestReplacedDestinationsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := routeTo("shop", "", "a")
 		rt.GUID = "r"
@@ -90,7 +90,7 @@ func TestForgetsWhatWasReplaced(t *testing.T) {
 		failing := true
 		r, stop := quiet(t, reg, func(c *Config) {
 			c.Instances = func(string) []runtime.Status { return []runtime.Status{*now.Load()} }
-			c.Forget = func(route string, needed func(app.Destination) bool) error {
+			c.DeleteReplaced = func(route string, needed func(app.Destination) bool) error {
 				if failing {
 					failing = false
 					return errors.New("full")
@@ -126,7 +126,7 @@ func TestForgetsWhatWasReplaced(t *testing.T) {
 }
 
 // If an app listens only on loopback, its log says why it is unreachable, at intervals.
-func TestLoopbackOnlyIsTold(t *testing.T) {
+func TestLoopbackOnlyIsLogged(t *testing.T) {
 	rt := routeTo("shop", "", "a")
 	w := newWorld(t, rt)
 	refuse := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -143,17 +143,17 @@ func TestLoopbackOnlyIsTold(t *testing.T) {
 	}
 	var told []string
 	for range 4 {
-		if line := <-w.lines; strings.Contains(line, "cannot reach") {
+		if line := <-w.lines; strings.Contains(line, "cannot connect to") {
 			told = append(told, line)
 		}
 	}
-	want := "[RTR/0] ERR cannot reach instance 0 of process web on port 8080: the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"
+	want := "[RTR/0] ERR cannot connect to instance 0 of process web on port 8080: the app listens only on 127.0.0.1:8080; it must listen on 0.0.0.0"
 	if len(told) != 1 || !strings.HasSuffix(told[0], want) {
 		t.Errorf("told %q, want one %q", told, want)
 	}
 }
 
-func TestComplaintsAreRare(t *testing.T) {
+func TestUnreachableLogIsLimited(t *testing.T) {
 	var c unreachableLog
 	at := time.Unix(0, 0)
 	for i, step := range []struct {

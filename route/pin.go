@@ -17,7 +17,7 @@ const (
 )
 
 var (
-	badInstance = failure{http.StatusBadRequest, "invalid_cf_app_instance_header", "400 Bad Request: X-CF-App-Instance is not an app's guid, a colon and an index.\n", "no-store"}
+	badInstance = failure{http.StatusBadRequest, "invalid_cf_app_instance_header", "400 Bad Request: X-CF-App-Instance must have the form APP_GUID:INDEX.\n", "no-store"}
 	noInstance  = failure{http.StatusNotFound, "unknown_route", "404 Not Found: Requested instance does not exist for this route.\n", "no-cache, no-store"}
 )
 

@@ -87,7 +87,7 @@ func TestStickySessions(t *testing.T) {
 }
 
 // X-CF-App-Instance selects that instance or none.
-func TestOrderedInstance(t *testing.T) {
+func TestRequestedInstance(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	for i := range 3 {
 		w.instance("a", i, says(fmt.Sprint(i)))

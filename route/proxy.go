@@ -50,7 +50,7 @@ type failure struct {
 
 var (
 	emptyHost       = failure{http.StatusBadRequest, "empty_host", "400 Bad Request: Request had empty Host header.\n", "no-store"}
-	badRequest      = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: The request cannot be passed on.\n", "no-store"}
+	badRequest      = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: The router cannot forward the request.\n", "no-store"}
 	slowRequest     = failure{http.StatusRequestTimeout, "bad_request", "408 Request Timeout: The request body arrived too slowly.\n", "no-store"}
 	noConnect       = failure{http.StatusMethodNotAllowed, "bad_request", "405 Method Not Allowed: Routes cannot be used as a proxy.\n", "no-store"}
 	noProxy         = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: Routes cannot be used as a proxy.\n", "no-store"}
@@ -257,7 +257,7 @@ func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 			break
 		}
 		var res *http.Response
-		if res, err = x.ask(out, t); err == nil {
+		if res, err = x.askInstance(out, t); err == nil {
 			return res, nil
 		}
 		x.router.log.Debug("instance did not answer", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
@@ -269,8 +269,8 @@ func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// ask sends the request to one instance.
-func (x *exchange) ask(out *http.Request, t target) (*http.Response, error) {
+// askInstance sends the request to one instance.
+func (x *exchange) askInstance(out *http.Request, t target) (*http.Response, error) {
 	req := new(http.Request)
 	*req = *out
 	if len(x.tried) > 0 {
@@ -429,7 +429,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return c, rw, err
 	}
 	a.hijacked, a.status = true, http.StatusSwitchingProtocols
-	a.leave = a.exchange.target.endpoint.join(c)
+	a.leave = a.exchange.target.endpoint.closeWith(c)
 	if rw.Reader.Buffered() > 0 {
 		c = &bufferedConn{Conn: c, buffered: rw.Reader}
 	}

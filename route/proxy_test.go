@@ -210,7 +210,7 @@ func TestLateRequestLeavesNoConnection(t *testing.T) {
 	w.router.Changed(crashed("a", 0))
 	x := &exchange{router: w.router, entry: e}
 	req := httptest.NewRequest(http.MethodGet, "http://shop.dew.localhost/", nil)
-	res, err := x.ask(req, chosen)
+	res, err := x.askInstance(req, chosen)
 	if err != nil {
 		t.Fatal(err)
 	}

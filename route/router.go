@@ -50,9 +50,9 @@ type Config struct {
 	// Sticky are the session cookies: later requests go to the instance that set them.
 	// If empty, the default is JSESSIONID.
 	Sticky []string
-	// Forget drops the replaced destinations of a route for which needed returns false.
+	// DeleteReplaced drops the replaced destinations of a route for which needed returns false.
 	// If nil, they are kept.
-	Forget func(route string, needed func(d app.Destination) bool) error
+	DeleteReplaced func(route string, needed func(d app.Destination) bool) error
 	// Services returns the route services by route guid; see Refresh. Nil: there are
 	// none.
 	Services func() (map[string]Service, error)
@@ -76,13 +76,13 @@ type Stats struct {
 
 // Router has the routing table and handles requests.
 type Router struct {
-	c          Config
-	log        *slog.Logger
-	lines      *accessLog
-	proxy      httputil.ReverseProxy // settings of all requests
-	wake       chan struct{}         // capacity 1: routes have changed
-	forgetWake chan struct{}         // capacity 1: replaced destinations may be dropped
-	ports      chan struct{}         // capacity 1: TCP routes may have changed
+	c            Config
+	log          *slog.Logger
+	lines        *accessLog
+	proxy        httputil.ReverseProxy // settings of all requests
+	wake         chan struct{}         // capacity 1: routes have changed
+	replacedWake chan struct{}         // capacity 1: replaced destinations may be dropped
+	ports        chan struct{}         // capacity 1: TCP routes may have changed
 
 	sticky           []string
 	idle             time.Duration // maximum idle time of a connection
@@ -113,17 +113,17 @@ func New(c Config) (*Router, error) {
 		"Log": c.Log == nil, "Logger": c.Logger == nil,
 	} {
 		if missing {
-			return nil, fmt.Errorf("cannot make a router without %s", name)
+			return nil, fmt.Errorf("cannot create a router without %s", name)
 		}
 	}
 	r := &Router{
-		c:          c,
-		log:        c.Logger,
-		lines:      newAccessLog(c.Log, c.Logger),
-		proxy:      commonProxy(c.Logger),
-		wake:       make(chan struct{}, 1),
-		forgetWake: make(chan struct{}, 1),
-		ports:      make(chan struct{}, 1),
+		c:            c,
+		log:          c.Logger,
+		lines:        newAccessLog(c.Log, c.Logger),
+		proxy:        commonProxy(c.Logger),
+		wake:         make(chan struct{}, 1),
+		replacedWake: make(chan struct{}, 1),
+		ports:        make(chan struct{}, 1),
 
 		sticky:           c.Sticky,
 		idle:             idleTimeout,
@@ -161,8 +161,8 @@ func (r *Router) Changed(st runtime.Status) {
 	gone := r.place(st)
 	over := r.ended(st, gone)
 	r.mu.Unlock()
-	if len(r.table.Load().former) > 0 {
-		post(r.forgetWake)
+	if len(r.table.Load().replaced) > 0 {
+		post(r.replacedWake)
 	}
 	if gone != nil {
 		gone.withdraw()
@@ -228,9 +228,9 @@ func (r *Router) Run(ctx context.Context) error {
 			return nil
 		case <-r.wake:
 			r.try(ctx, "cannot read the routes, trying again", r.readRoutes)
-			post(r.forgetWake)
-		case <-r.forgetWake:
-			r.try(ctx, "cannot forget replaced destinations, trying again", r.forget)
+			post(r.replacedWake)
+		case <-r.replacedWake:
+			r.try(ctx, "cannot delete replaced destinations, trying again", r.deleteReplaced)
 		}
 	}
 }

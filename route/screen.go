@@ -31,10 +31,10 @@ const writePatience = 2 * time.Minute
 const maxLine = 2 * maxHeader
 
 // errUnclear means that a body has no clear end.
-var errUnclear = errors.New("the request has no clear end")
+var errUnclear = errors.New("the length of the request is not clear")
 
-// spoiled returns the replacement of a refused line, which the server also refuses.
-func (s *screen) spoiled() []byte {
+// replacement returns the replacement of a refused line, which the server also refuses.
+func (s *screen) replacement() []byte {
 	switch {
 	case s.part == partSize, s.part == partEnd:
 		return []byte("z\r\n") // neither a number nor a line end
@@ -115,7 +115,7 @@ func (s *screen) Read(p []byte) (int, error) {
 	if ok {
 		return n, err
 	}
-	s.unread, s.part = s.spoiled(), partOver
+	s.unread, s.part = s.replacement(), partOver
 	if good > 0 {
 		return good, nil
 	}
@@ -149,7 +149,7 @@ func (s *screen) scan(p []byte) (good int, ok bool) {
 		if len(s.line) > 0 {
 			line = slices.Concat(s.line, line)
 		}
-		if !s.take(line) {
+		if !s.checkLine(line) {
 			return at, false
 		}
 		s.line = s.line[:0]
@@ -169,22 +169,22 @@ func (s *screen) afterBody() {
 
 func (s *screen) nextHead() { s.part, s.first, s.head = partLine, true, head{} }
 
-// take checks a complete line. It returns false if the line is refused.
-func (s *screen) take(line []byte) bool {
+// checkLine checks a complete line. It returns false if the line is refused.
+func (s *screen) checkLine(line []byte) bool {
 	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || bytes.ContainsAny(line, "\r\x00") {
 		return false
 	}
 	switch s.part {
 	case partLine:
-		return s.takeRequest(line)
+		return s.checkRequest(line)
 	case partHeader:
 		if len(line) == 0 {
 			return s.headEnds()
 		}
-		return s.takeField(line)
+		return s.checkField(line)
 	case partSize:
-		return s.takeSize(line)
+		return s.checkSize(line)
 	case partEnd:
 		s.part = partSize
 		return len(line) == 0
@@ -199,8 +199,8 @@ func (s *screen) take(line []byte) bool {
 	return false
 }
 
-// takeRequest checks the request line. The server reports other errors in it.
-func (s *screen) takeRequest(line []byte) bool {
+// checkRequest checks the request line. The server reports other errors in it.
+func (s *screen) checkRequest(line []byte) bool {
 	if !s.first && string(line) == "PRI * HTTP/2.0" {
 		s.part = partAny
 		return true
@@ -217,7 +217,7 @@ func field(line []byte) (name, value []byte, ok bool) {
 	return name, bytes.Trim(value, " \t"), ok && len(name) > 0 && !bytes.ContainsAny(name, " \t")
 }
 
-func (s *screen) takeField(line []byte) bool {
+func (s *screen) checkField(line []byte) bool {
 	name, value, ok := field(line)
 	if !ok {
 		return false
@@ -255,8 +255,8 @@ func (s *screen) headEnds() bool {
 	return true
 }
 
-// takeSize checks the line before a chunk: a number, and optional extensions.
-func (s *screen) takeSize(line []byte) bool {
+// checkSize checks the line before a chunk: a number, and optional extensions.
+func (s *screen) checkSize(line []byte) bool {
 	number, _, _ := bytes.Cut(line, []byte(";"))
 	number = bytes.TrimRight(number, " \t")
 	n, err := strconv.ParseUint(string(number), 16, 63)

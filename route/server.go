@@ -72,7 +72,7 @@ func (s *secured) run() {
 			s.stop(err)
 			return
 		}
-		go s.agree(c)
+		go s.handshake(c)
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *secured) stop(err error) {
 	})
 }
 
-func (s *secured) agree(c net.Conn) {
+func (s *secured) handshake(c net.Conn) {
 	// The screen below TLS limits the time in which the client reads nothing.
 	t := tls.Server(&screen{Conn: c, part: partAny}, s.cfg)
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // fails only if the connection has ended

@@ -36,7 +36,7 @@ var (
 	badSignature = failure{http.StatusBadRequest, "route_service_signature", "400 Bad Request: Failed to validate Route Service Signature.\n", "no-store"}
 	noSwitch     = failure{http.StatusServiceUnavailable, "route_service_unsupported", "503 Service Unavailable: Upgrades are not supported for routes bound to Route Services.\n", "no-store"}
 	notAllowed   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The address of the Route Service is not allowed (see dewd --allow-broker-hosts).\n", "no-store"}
-	badService   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The URL of the Route Service cannot be used.\n", "no-store"}
+	badService   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The URL of the Route Service is not valid.\n", "no-store"}
 )
 
 // Service is a route service.
@@ -66,7 +66,7 @@ func (r *Router) services() (map[string]boundService, error) {
 	for guid, service := range all {
 		u, err := url.Parse(service.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			r.log.Error("the URL of a route service cannot be used: its route has no running app", "route", guid)
+			r.log.Error("the URL of a route service is not valid; requests for its route fail", "route", guid)
 			u = nil
 		}
 		out[guid] = boundService{u, service.Restricted}

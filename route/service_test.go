@@ -203,7 +203,7 @@ func TestRouteServicesUnread(t *testing.T) {
 	}
 }
 
-func TestSealAges(t *testing.T) {
+func TestSignatureExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSigner()
 		signature, metadata := s.sign("a")

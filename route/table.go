@@ -15,16 +15,16 @@ import (
 
 // table is an immutable snapshot of the desired routes. Only its pools change.
 type table struct {
-	hosts  map[string]*paths        // by host in lower case; a wildcard host starts with "*."
-	anyOf  bool                     // there is a wildcard host
-	inside map[string][]destination // by full name: destinations that apps reach without the router
-	zones  []string                 // internal domains
-	ports  map[int]*entry           // of TCP routes
-	former []former                 // routes with replaced destinations
+	hosts       map[string]*paths        // by host in lower case; a wildcard host starts with "*."
+	hasWildcard bool                     // there is a wildcard host
+	internal    map[string][]destination // by full name: destinations that apps reach without the router
+	zones       []string                 // internal domains
+	ports       map[int]*entry           // of TCP routes
+	replaced    []replaced               // routes with replaced destinations
 }
 
-// former is a route with a destination that replaced another.
-type former struct {
+// replaced is a route with a destination that replaced another.
+type replaced struct {
 	route        string // guid
 	destinations []app.Destination
 }
@@ -67,7 +67,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 	slices.SortFunc(routes, func(a, b app.Route) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.GUID, b.GUID))
 	})
-	t := &table{hosts: map[string]*paths{}, inside: map[string][]destination{}, ports: map[int]*entry{}}
+	t := &table{hosts: map[string]*paths{}, internal: map[string][]destination{}, ports: map[int]*entry{}}
 	for _, d := range domains {
 		if d.Internal {
 			t.zones = append(t.zones, hostKey(d.Name))
@@ -79,7 +79,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 			continue // a route without destinations is treated as unknown
 		}
 		if slices.ContainsFunc(rt.Destinations, func(d app.Destination) bool { return len(d.Former) > 0 }) {
-			t.former = append(t.former, former{rt.GUID, rt.Destinations})
+			t.replaced = append(t.replaced, replaced{rt.GUID, rt.Destinations})
 		}
 		host := hostKey(domain.Name)
 		if rt.Host != "" {
@@ -91,7 +91,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 			continue
 		}
 		if domain.Internal {
-			t.inside[host] = append(t.inside[host], e.destinations...)
+			t.internal[host] = append(t.internal[host], e.destinations...)
 			continue
 		}
 		t.add(host, e)
@@ -118,7 +118,7 @@ func (t *table) add(host string, e *entry) {
 	if ps == nil {
 		ps = &paths{entries: map[string]*entry{}}
 		t.hosts[host] = ps
-		t.anyOf = t.anyOf || strings.HasPrefix(host, anyPrefix)
+		t.hasWildcard = t.hasWildcard || strings.HasPrefix(host, anyPrefix)
 	}
 	if _, taken := ps.entries[e.path]; taken {
 		return
@@ -137,7 +137,7 @@ const anyPrefix = app.AnyHost + "."
 // domain.
 func (t *table) match(host, path string) *entry {
 	host = hostKey(host)
-	if e := t.hosts[host].match(path); e != nil || !t.anyOf {
+	if e := t.hosts[host].match(path); e != nil || !t.hasWildcard {
 		return e
 	}
 	for rest := host; ; {

@@ -165,7 +165,7 @@ func slowMatchName(routes []app.Route, host, path string) string {
 
 // In any order of changes, the table has exactly the ready instances of the processes
 // with routes, and nothing else.
-func TestTableAgreesWithTheWorld(t *testing.T) {
+func TestTableMatchesTheRegistry(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -13,14 +13,14 @@ const (
 	// portRetry is the time until a port that cannot be opened is tried again. Another
 	// program uses it, and may exit.
 	portRetry = 5 * time.Second
-	// maxLines limits the connections over TCP routes.
-	maxLines = 4096
+	// maxTCPConns limits the connections over TCP routes.
+	maxTCPConns = 4096
 	// acceptPause is the pause after a failed accept: usually there are too many open
 	// files.
 	acceptPause = 100 * time.Millisecond
-	// lastWords is how long a client can continue after the instance has closed its
+	// halfCloseTimeout is how long a client can continue after the instance has closed its
 	// side.
-	lastWords = 5 * time.Minute
+	halfCloseTimeout = 5 * time.Minute
 )
 
 // ListenFunc opens a port, on one or several addresses.
@@ -29,8 +29,8 @@ type ListenFunc func(port int) ([]net.Listener, error)
 // ServeTCP opens the port of every TCP route and distributes its connections to the
 // instances, until ctx is cancelled. It retries ports that cannot be opened.
 func (r *Router) ServeTCP(ctx context.Context, listen ListenFunc) error {
-	d := &tcpListeners{router: r, listen: listen, open: map[int][]net.Listener{}, free: make(chan struct{}, maxLines)}
-	defer d.lines.Wait()
+	d := &tcpListeners{router: r, listen: listen, open: map[int][]net.Listener{}, free: make(chan struct{}, maxTCPConns)}
+	defer d.workers.Wait()
 	defer d.leave()
 	for {
 		var again <-chan time.Time
@@ -59,11 +59,11 @@ func (r *Router) PortError(port int) string {
 
 // tcpListeners are the listeners of the open ports.
 type tcpListeners struct {
-	router *Router
-	listen ListenFunc
-	open   map[int][]net.Listener
-	free   chan struct{}  // capacity: the maximum number of connections
-	lines  sync.WaitGroup // all goroutines
+	router  *Router
+	listen  ListenFunc
+	open    map[int][]net.Listener
+	free    chan struct{}  // capacity: the maximum number of connections
+	workers sync.WaitGroup // all goroutines
 }
 
 // update opens and closes ports according to the table, and reports whether one could
@@ -80,22 +80,22 @@ func (d *tcpListeners) update(ctx context.Context) (again bool) {
 			continue
 		}
 		ls, err := d.listen(port)
-		d.router.note(port, e, err)
+		d.router.recordPort(port, e, err)
 		if err != nil {
 			again = true
 			continue
 		}
 		d.open[port] = ls
 		for _, l := range ls {
-			d.lines.Go(func() { d.accept(ctx, port, l) })
+			d.workers.Go(func() { d.accept(ctx, port, l) })
 		}
 	}
-	d.router.forgetPorts(wanted)
+	d.router.removePorts(wanted)
 	return again
 }
 
-// note stores why a port could not be opened, and logs it once.
-func (r *Router) note(port int, e *entry, err error) {
+// recordPort stores why a port could not be opened, and logs it once.
+func (r *Router) recordPort(port int, e *entry, err error) {
 	r.mu.Lock()
 	old := r.failedPorts[port]
 	if err == nil {
@@ -109,15 +109,15 @@ func (r *Router) note(port int, e *entry, err error) {
 	case err != nil && old == nil:
 		r.log.Warn("cannot open the port of a route, trying again", "route", e.route, "port", port, "err", err)
 		for _, dest := range e.destinations {
-			r.lines.put(&access{app: dest.App, note: "cannot open the port of route " + e.host + ": " + err.Error() + "; it is tried again"})
+			r.lines.put(&access{app: dest.App, note: "cannot open the port of route " + e.host + ": " + err.Error() + "; dewd keeps trying"})
 		}
 	case err == nil && old != nil:
 		r.log.Info("the port of a route is open now", "route", e.route, "port", port)
 	}
 }
 
-// forgetPorts drops the data of ports without a route.
-func (r *Router) forgetPorts(wanted map[int]*entry) {
+// removePorts drops the data of ports without a route.
+func (r *Router) removePorts(wanted map[int]*entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for port := range r.failedPorts {
@@ -152,7 +152,7 @@ func (d *tcpListeners) accept(ctx context.Context, port int, l net.Listener) {
 			return
 		}
 		if err != nil {
-			d.router.log.Warn("cannot take a connection", "port", port, "err", err)
+			d.router.log.Warn("cannot accept a connection", "port", port, "err", err)
 			select {
 			case <-time.After(acceptPause):
 			case <-ctx.Done():
@@ -167,7 +167,7 @@ func (d *tcpListeners) accept(ctx context.Context, port int, l net.Listener) {
 			c.Close() // too many connections
 			continue
 		}
-		d.lines.Go(func() {
+		d.workers.Go(func() {
 			defer func() { <-d.free }()
 			d.router.serveConn(ctx, port, c)
 		})
@@ -216,7 +216,7 @@ func (r *Router) connectTCP(ctx context.Context, e *entry) *instanceConn {
 		if len(tried) > 1 {
 			r.retries.Add(1)
 		}
-		r.log.Debug("instance takes no connection", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
+		r.log.Debug("instance does not accept the connection", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
 		r.logUnreachable(ctx, t, err)
 	}
 	return nil
@@ -234,7 +234,7 @@ func copyBothWays(client net.Conn, instance *instanceConn) {
 	})
 	_, err := io.Copy(client, instance.Conn)
 	if err == nil {
-		err = errors.Join(closeWrite(client), client.SetReadDeadline(time.Now().Add(lastWords)))
+		err = errors.Join(closeWrite(client), client.SetReadDeadline(time.Now().Add(halfCloseTimeout)))
 	}
 	if err != nil {
 		instance.drop()

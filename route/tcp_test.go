@@ -27,15 +27,15 @@ func tcpRoute(port int, apps ...string) app.Route {
 	return rt
 }
 
-// harbour opens the ports of TCP routes at free addresses.
-type harbour struct {
+// testPorts opens the ports of TCP routes at free addresses.
+type testPorts struct {
 	mu    sync.Mutex
 	at    map[int]string
 	opens int
 	err   error
 }
 
-func (h *harbour) listen(port int) ([]net.Listener, error) {
+func (h *testPorts) listen(port int) ([]net.Listener, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.opens++
@@ -50,20 +50,20 @@ func (h *harbour) listen(port int) ([]net.Listener, error) {
 	return []net.Listener{l}, nil
 }
 
-func (h *harbour) set(err error) {
+func (h *testPorts) set(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.err = err
 }
 
-func (h *harbour) address(port int) string {
+func (h *testPorts) address(port int) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.at[port]
 }
 
 // serveTCP opens the ports until the test ends or the function is called.
-func (w *world) serveTCP(h *harbour) (stop func()) {
+func (w *world) serveTCP(h *testPorts) (stop func()) {
 	h.at = map[int]string{}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -79,7 +79,7 @@ func (w *world) serveTCP(h *harbour) (stop func()) {
 }
 
 // call connects to the port of a route.
-func (w *world) call(h *harbour, port int) *net.TCPConn {
+func (w *world) call(h *testPorts, port int) *net.TCPConn {
 	w.t.Helper()
 	testkit.EventuallyTrue(w.t, "the port is open", func() bool { return h.address(port) != "" })
 	c, err := net.Dial("tcp", h.address(port))
@@ -139,7 +139,7 @@ func TestTCPRoute(t *testing.T) {
 	for i := range 3 {
 		w.tcpInstance("a", i, repeats)
 	}
-	var h harbour
+	var h testPorts
 	w.serveTCP(&h)
 	for range 6 {
 		c := w.call(&h, 20000)
@@ -164,7 +164,7 @@ func TestTCPRouteCarriesMuch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.tcpInstance("a", 0, repeats)
-	var h harbour
+	var h testPorts
 	w.serveTCP(&h)
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
 	c := w.call(&h, 20000)
@@ -185,7 +185,7 @@ func TestTCPRouteWithoutInstance(t *testing.T) {
 	w.refuses("a", 0)
 	w.tcpInstance("a", 1, repeats)
 	w.refuses("b", 0)
-	var h harbour
+	var h testPorts
 	w.serveTCP(&h)
 	for range 4 {
 		wantEcho(t, w.call(&h, 20000), "hello")
@@ -205,7 +205,7 @@ func TestTCPPortsFollowRoutes(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.run()
 	w.tcpInstance("a", 0, repeats)
-	var h harbour
+	var h testPorts
 	w.serveTCP(&h)
 	c := w.call(&h, 20000)
 	wantEcho(t, c, "before")
@@ -229,10 +229,10 @@ func TestTCPPortTaken(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.run()
 	w.tcpInstance("a", 0, repeats)
-	h := harbour{err: errors.New("the port is taken")}
+	h := testPorts{err: errors.New("the port is taken")}
 	w.serveTCP(&h)
 	testkit.EventuallyTrue(t, "the trouble is told", func() bool { return w.router.PortError(20000) == "the port is taken" })
-	if line := <-w.lines; !strings.Contains(line, "the port is taken; it is tried again") {
+	if line := <-w.lines; !strings.Contains(line, "the port is taken; dewd keeps trying") {
 		t.Errorf("line = %s", line)
 	}
 	h.set(nil)
@@ -272,7 +272,7 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 			_, _ = c.Write(buf[:n])
 		}
 	})
-	var h harbour
+	var h testPorts
 	w.serveTCP(&h)
 	for name, sts := range map[string][]runtime.Status{"down": {stopping, down}, "replaced": {next}, "crashed and replaced": {crashed("a", 0), next}} {
 		w.router.Changed(ready("a", 0))
@@ -314,7 +314,7 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 func TestTCPEndsWithTheDaemon(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.tcpInstance("a", 0, repeats)
-	var h harbour
+	var h testPorts
 	stop := w.serveTCP(&h)
 	c := w.call(&h, 20000)
 	wantEcho(t, c, "hello")

@@ -87,14 +87,14 @@ func OpenAuthority(dir string, named func(host string) bool) (*Authority, error)
 	a := &Authority{named: named, now: time.Now, leaves: map[string]*tls.Certificate{}}
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "router-ca.pem"), filepath.Join(dir, "router-ca.key"))
 	if errors.Is(err, os.ErrNotExist) {
-		return a, a.make(dir)
+		return a, a.create(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot load the router's authority: %w", err)
+		return nil, fmt.Errorf("cannot load the router's certificate authority: %w", err)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, errors.New("cannot load the router's authority: its key is of another kind")
+		return nil, errors.New("cannot load the router's certificate authority: router-ca.key is not an ECDSA key")
 	}
 	a.cert, a.key = pair.Leaf, key
 	return a, nil
@@ -106,23 +106,23 @@ func (a *Authority) Config() *tls.Config {
 	return serverTLS(func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return a.leaf(hello.ServerName) })
 }
 
-func (a *Authority) make(dir string) (err error) {
+func (a *Authority) create(dir string) (err error) {
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return fmt.Errorf("cannot make the router's authority: %w", err)
+		return fmt.Errorf("cannot create the router's certificate authority: %w", err)
 	}
 	t := a.template("dew router authority", authorityLife)
 	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
 	t.KeyUsage = x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, t, t, a.key.Public(), a.key)
 	if err != nil {
-		return fmt.Errorf("cannot make the router's authority: %w", err)
+		return fmt.Errorf("cannot create the router's certificate authority: %w", err)
 	}
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		return fmt.Errorf("cannot make the router's authority: %w", err)
+		return fmt.Errorf("cannot create the router's certificate authority: %w", err)
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
-		return fmt.Errorf("cannot make the router's authority: %w", err)
+		return fmt.Errorf("cannot create the router's certificate authority: %w", err)
 	}
 	// Write the key first: without a certificate, the next start creates both again.
 	return errors.Join(
@@ -150,7 +150,7 @@ func writePEM(path, kind string, der []byte, mode os.FileMode) error {
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	host = hostKey(host)
 	if host == "" || !a.named(host) {
-		return nil, fmt.Errorf("there is no route for %q", cut(host, maxLineHeader))
+		return nil, fmt.Errorf("no route uses the host %q", cut(host, maxLineHeader))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,17 +162,17 @@ func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+		return nil, fmt.Errorf("cannot create a certificate: %w", err)
 	}
 	t := a.template(host, leafLife)
 	t.DNSNames, t.KeyUsage, t.ExtKeyUsage = []string{host}, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, key.Public(), a.key)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+		return nil, fmt.Errorf("cannot create a certificate: %w", err)
 	}
 	c := &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}
 	if c.Leaf, err = x509.ParseCertificate(der); err != nil {
-		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+		return nil, fmt.Errorf("cannot create a certificate: %w", err)
 	}
 	a.leaves[host] = c
 	return c, nil
@@ -203,7 +203,7 @@ func (t *table) named(host string) bool {
 	if t.hosts[host] != nil {
 		return true
 	}
-	for rest := host; t.anyOf; {
+	for rest := host; t.hasWildcard; {
 		_, below, ok := strings.Cut(rest, ".")
 		if !ok {
 			return false

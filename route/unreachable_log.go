@@ -67,6 +67,6 @@ func (r *Router) logUnreachable(ctx context.Context, t target, err error) {
 		if !ok {
 			return // it is listening now
 		}
-		r.lines.put(&access{app: ep.process.app, note: fmt.Sprintf("cannot reach instance %d of process %s on port %d: %s", ep.slot.Index, ep.process.kind, t.port, failed.Reason)})
+		r.lines.put(&access{app: ep.process.app, note: fmt.Sprintf("cannot connect to instance %d of process %s on port %d: %s", ep.slot.Index, ep.process.kind, t.port, failed.Reason)})
 	}()
 }

@@ -84,7 +84,7 @@ type Container interface {
 var ErrUnavailable = errors.New("container service unavailable")
 
 // ErrNoInstance reports that no such instance or process is running.
-var ErrNoInstance = errors.New("no such instance")
+var ErrNoInstance = errors.New("instance or process not found")
 
 // StartError reports that an instance cannot start, which process is the cause, and
 // why.
@@ -126,7 +126,7 @@ type Unadopted struct {
 }
 
 func (u Unadopted) Error() string {
-	return fmt.Sprintf("cannot take over instance %s of app %s: %v", u.Instance, cmp.Or(u.App, "unknown"), u.Err)
+	return fmt.Sprintf("cannot adopt instance %s of app %s: %v", u.Instance, cmp.Or(u.App, "unknown"), u.Err)
 }
 
 // SourceStaging is the log source of the output of buildpacks.

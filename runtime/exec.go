@@ -10,7 +10,7 @@ import (
 )
 
 // ErrEnding reports that an instance is stopping and accepts no more sessions.
-var ErrEnding = errors.New("the instance is ending")
+var ErrEnding = errors.New("the instance is stopping")
 
 // ExecTarget names the process whose environment a session shares.
 type ExecTarget struct {

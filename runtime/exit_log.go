@@ -83,13 +83,13 @@ func (l *ExitLog) Replace(r ExitRecord) error {
 	return nil
 }
 
-// Forgive resets the crash count of the slot.
-func (l *ExitLog) Forgive(id SlotID) error {
+// ResetCount resets the crash count of the slot.
+func (l *ExitLog) ResetCount(id SlotID) error {
 	r, ok, err := l.Newest(id)
-	if err != nil || !ok || r.Forgiven {
+	if err != nil || !ok || r.CountReset {
 		return err
 	}
-	r.Forgiven = true
+	r.CountReset = true
 	return l.Replace(r)
 }
 

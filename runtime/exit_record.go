@@ -55,7 +55,7 @@ type ExitRecord struct {
 	NextStart  time.Time `json:"next_start,omitzero"` // zero if the slot is given up
 	GivenUp    bool      `json:"given_up,omitempty"`
 	Complete   bool      `json:"complete"`           // every process has exited
-	Forgiven   bool      `json:"forgiven,omitempty"` // the crash count starts over after this record
+	CountReset bool      `json:"forgiven,omitempty"` // the crash count starts over after this record
 }
 
 // Lines is the range of sequence numbers in the app's log that belong to the last lines
@@ -102,7 +102,7 @@ func (r ExitRecord) Line() string {
 // CrashesInARow returns the number of crashes in a row, for the count of the next
 // record.
 func (r ExitRecord) CrashesInARow() int {
-	if r.Forgiven {
+	if r.CountReset {
 		return 0
 	}
 	return r.CrashCount

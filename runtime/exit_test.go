@@ -274,17 +274,17 @@ func TestExitLogBoundChanges(t *testing.T) {
 	}
 }
 
-func TestExitLogForgives(t *testing.T) {
+func TestExitLogResetsCount(t *testing.T) {
 	t.Parallel()
 	l := NewExitLog(testDB(t), 0)
 	r := testRecord()
-	if err := l.Forgive(r.Slot); err != nil {
-		t.Fatalf("Forgive without records: %v", err)
+	if err := l.ResetCount(r.Slot); err != nil {
+		t.Fatalf("ResetCount without records: %v", err)
 	}
 	if _, err := l.Add(r); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Forgive(r.Slot); err != nil {
+	if err := l.ResetCount(r.Slot); err != nil {
 		t.Fatal(err)
 	}
 	got, ok, err := l.Newest(r.Slot)
@@ -293,7 +293,7 @@ func TestExitLogForgives(t *testing.T) {
 	}
 }
 
-func TestExitLogRemovesWhatIsNoMore(t *testing.T) {
+func TestExitLogRemovesDeletedProcesses(t *testing.T) {
 	t.Parallel()
 	l := NewExitLog(testDB(t), 0)
 	for _, process := range []string{"p1", "p10", "p2"} {

@@ -46,7 +46,7 @@ func testDB(t *testing.T) *store.DB {
 }
 
 // Ids have the platform's format and are all different.
-func TestInstanceIDHasTheShape(t *testing.T) {
+func TestInstanceIDForm(t *testing.T) {
 	t.Parallel()
 	seen := map[InstanceID]bool{}
 	for range 1000 {

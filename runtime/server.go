@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoServer reports that there is no server with that guid.
-var ErrNoServer = errors.New("no such server")
+var ErrNoServer = errors.New("server does not exist")
 
 // Server is a desired process that is not part of an app, such as the database of a
 // service instance. It is kept running like an app's instance, in its own container and
@@ -40,15 +40,15 @@ type Server struct {
 func (v Server) Validate(subnet netip.Prefix) error {
 	switch {
 	case v.GUID == "":
-		return errors.New("it has no guid")
+		return errors.New("the server has no guid")
 	case v.Command == "" || v.Dir == "":
-		return errors.New("it has no command or no folder to run it in")
+		return errors.New("the server has no command or no folder to run it in")
 	case v.Version == "":
-		return errors.New("it has no version")
+		return errors.New("the server has no version")
 	case v.MemoryMB <= 0:
-		return errors.New("it has no memory")
+		return errors.New("the server has no memory limit")
 	case !subnet.Contains(v.Address):
-		return fmt.Errorf("its address %s is not in the subnet %s", v.Address, subnet)
+		return fmt.Errorf("the server's address %s is not in the subnet %s", v.Address, subnet)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func NewServerStore(db *store.DB) *ServerStore {
 // Put stores a server under its guid.
 func (s *ServerStore) Put(v Server) error {
 	if err := s.records.Put(v.GUID, v); err != nil {
-		return fmt.Errorf("cannot keep server %s: %w", v.GUID, err)
+		return fmt.Errorf("cannot store server %s: %w", v.GUID, err)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (s *ServerStore) Put(v Server) error {
 // Delete removes a server. It is not an error if there is none.
 func (s *ServerStore) Delete(guid string) error {
 	if err := s.records.Delete(guid); err != nil {
-		return fmt.Errorf("cannot drop server %s: %w", guid, err)
+		return fmt.Errorf("cannot delete server %s: %w", guid, err)
 	}
 	return nil
 }

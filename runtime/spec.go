@@ -72,13 +72,13 @@ func (s Spec) Check() error {
 	switch s.Kind {
 	case KindInstance, KindTask, KindStaging, KindService:
 	default:
-		return fmt.Errorf("cannot start %s: %q is not a kind of container", s.Instance, s.Kind)
+		return fmt.Errorf("cannot start %s: %q is not a valid kind of container", s.Instance, s.Kind)
 	}
 	if (s.Task != "") != (s.Kind == KindTask) {
-		return fmt.Errorf("cannot start %s: kind %s with task %q", s.Instance, s.Kind, s.Task)
+		return fmt.Errorf("cannot start %s: a container of kind %s cannot have task %q", s.Instance, s.Kind, s.Task)
 	}
 	if (s.Build != "") != (s.Kind == KindStaging) {
-		return fmt.Errorf("cannot start %s: kind %s with build %q", s.Instance, s.Kind, s.Build)
+		return fmt.Errorf("cannot start %s: a container of kind %s cannot have build %q", s.Instance, s.Kind, s.Build)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (c *catalogCheck) offering(o CatalogOffering) {
 
 func (c *catalogCheck) plan(at string, p CatalogPlan) {
 	if other, taken := c.plans[p.ID]; taken && p.ID != "" {
-		c.addf("%sPlan ids must be unique. Unable to register plan with id '%s' because plan '%s' has it", at, p.ID, other)
+		c.addf("%sPlan ids must be unique. Unable to register plan with id '%s' because plan '%s' uses the same id", at, p.ID, other)
 	}
 	c.plans[p.ID] = p.Name
 	for what, s := range map[string]string{"Plan id": p.ID, "Plan name": p.Name, "Plan description": p.Description} {

@@ -222,8 +222,8 @@ type Operation struct {
 // Ended reports whether the operation succeeded or failed.
 func (o Operation) Ended() bool { return o.State == Succeeded || o.State == Failed }
 
-// Frozen is the service data that an app receives.
-type Frozen struct {
+// AppServices is the service data that an app receives.
+type AppServices struct {
 	JSON  string   // the value of VCAP_SERVICES; empty if the app has no bindings
 	Names []string // of the service instances, sorted
 }

@@ -52,7 +52,7 @@ func compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("Must conform to JSON Schema Draft 04 (experimental support for later versions): %w", err) //nolint:staticcheck // the platform's words
 	}
 	if steps(s, map[*jsonschema.Schema]int{}) > maxSteps {
-		return nil, fmt.Errorf("Must not take more than %d steps to check one value", maxSteps) //nolint:staticcheck // as the others
+		return nil, fmt.Errorf("Must not require more than %d steps to check one value", maxSteps) //nolint:staticcheck // as the others
 	}
 	return s, nil
 }

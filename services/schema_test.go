@@ -22,7 +22,7 @@ func TestSchemaSteps(t *testing.T) {
 	if err := checkSchema(doubling(4)); err != nil {
 		t.Errorf("a harmless one: %v", err)
 	}
-	if err := checkSchema(doubling(60)); err == nil || !strings.Contains(err.Error(), "Must not take more than") {
+	if err := checkSchema(doubling(60)); err == nil || !strings.Contains(err.Error(), "Must not require more than") {
 		t.Errorf("error = %v", err)
 	}
 	const tree = `{"definitions": {"node": {"type": "object", "properties": {"left": {"$ref": "#/definitions/node"}, "right": {"$ref": "#/definitions/node"}}}}, "$ref": "#/definitions/node"}`

@@ -34,7 +34,7 @@ type Bundle struct {
 
 // Write writes the bundle. If a part cannot be read, the bundle contains the error
 // instead, because a part of the evidence is better than none.
-func (b Bundle) Write(ctx context.Context, s Scene) error {
+func (b Bundle) Write(ctx context.Context, s Evidence) error {
 	ctx, cancel := context.WithTimeout(ctx, bundleTime)
 	defer cancel()
 	f, err := os.CreateTemp(filepath.Dir(b.File), ".smoke-*")
@@ -84,12 +84,12 @@ func (w *bundleWriter) addJSON(name string, v any, err error) {
 	w.add(name, string(b)+"\n")
 }
 
-func (b Bundle) fill(ctx context.Context, s Scene, w *bundleWriter) {
-	ask := s.Inside.Ask
-	apps, err := ask.Apps().List(ctx)
+func (b Bundle) fill(ctx context.Context, s Evidence, w *bundleWriter) {
+	daemon := s.SpaceClient.Client
+	apps, err := daemon.Apps().List(ctx)
 	// Environments come first, because they contain the secrets to hide in the rest.
 	for _, a := range apps {
-		env, err := ask.Apps().Env(ctx, a.GUID)
+		env, err := daemon.Apps().Env(ctx, a.GUID)
 		w.addJSON("apps/"+a.Name+"/env.json", w.mask.env(env), err)
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (b Bundle) fill(ctx context.Context, s Scene, w *bundleWriter) {
 	for _, a := range apps {
 		w.app(ctx, a, s)
 	}
-	status, err := ask.Daemon().Status(ctx)
+	status, err := daemon.Daemon().Status(ctx)
 	w.addJSON("status.json", status, err)
 	if b.Log != "" {
 		text, err := os.ReadFile(b.Log)
@@ -142,10 +142,10 @@ func (w *bundleWriter) manifest(name, file string) {
 }
 
 // app adds all data about one app.
-func (w *bundleWriter) app(ctx context.Context, a v3.App, s Scene) {
-	ask, dir := s.Inside.Ask, "apps/"+a.Name+"/"
+func (w *bundleWriter) app(ctx context.Context, a v3.App, s Evidence) {
+	daemon, dir := s.SpaceClient.Client, "apps/"+a.Name+"/"
 	var lines strings.Builder
-	err := ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: bundleLines}, client.Lines{Line: func(l *v3.Line) error {
+	err := daemon.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: bundleLines}, client.Lines{Line: func(l *v3.Line) error {
 		lines.WriteString(lineText(l) + "\n")
 		return nil
 	}})
@@ -153,12 +153,12 @@ func (w *bundleWriter) app(ctx context.Context, a v3.App, s Scene) {
 		fmt.Fprintf(&lines, "%v\n", err)
 	}
 	w.add(dir+"log.txt", lines.String())
-	events, err := ask.Apps().Events(ctx, a.GUID, newEvents)
+	events, err := daemon.Apps().Events(ctx, a.GUID, newEvents)
 	w.addJSON(dir+"events.json", events, err)
-	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
+	crashes, err := daemon.Processes().Crashes(ctx, a.GUID)
 	w.addJSON(dir+"crashes.json", crashes, err)
 	var view strings.Builder
-	if err := s.Inside.Verbs.Show(ctx, a.Name, &view); err != nil {
+	if err := s.SpaceClient.Commands.Show(ctx, a.Name, &view); err != nil {
 		fmt.Fprintf(&view, "%v\n", err)
 	}
 	w.add(dir+"app.txt", view.String())

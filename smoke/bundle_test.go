@@ -17,7 +17,7 @@ import (
 func TestBundle(t *testing.T) {
 	c := newCloud(t)
 	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "ERR", Text: []byte("the password is very-secret")}}
-	r, _ := tried(t, c, &fakeVerbs{c: c}, "checks: [{run: exit 1}]")
+	r, _ := tried(t, c, &fakeCommands{c: c}, "checks: [{run: exit 1}]")
 	files := unpack(t, r.Folders[0].Bundle)
 	for name, want := range map[string]string{
 		"kept/report.json": `"status": 8`, "kept/manifest-1.yml": "((name))", "kept/apps/shop/env.json": `"PASSWORD": "***"`,
@@ -40,10 +40,10 @@ func TestBundle(t *testing.T) {
 
 // The report for CI servers has no secrets either: neither in the lines of apps, nor in
 // the output of a script.
-func TestJUnitTellsNoSecrets(t *testing.T) {
+func TestJUnitHidesSecrets(t *testing.T) {
 	c := newCloud(t)
 	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "ERR", Text: []byte("the password is very-secret")}}
-	r, _ := tried(t, c, &fakeVerbs{c: c}, "checks: [{log: the password is}, {run: echo it is very-secret; exit 1}]")
+	r, _ := tried(t, c, &fakeCommands{c: c}, "checks: [{log: the password is}, {run: echo it is very-secret; exit 1}]")
 	text := string(r.JUnit())
 	if strings.Contains(text, "very-secret") || !strings.Contains(text, "ERR the password is ***") || !strings.Contains(text, "it is ***") {
 		t.Errorf("report:\n%s", text)

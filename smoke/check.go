@@ -12,9 +12,9 @@ import (
 	"github.com/dewrun/dew/api/client"
 )
 
-// Verbs are the dew commands that a run uses, so that it behaves like a user. Package
+// Commands are the dew commands that a run uses, so that it behaves like a user. Package
 // cli/smoketest has the real ones.
-type Verbs interface {
+type Commands interface {
 	// Push pushes the apps of a manifest until each process has a running instance.
 	Push(ctx context.Context, p Push) error
 	CreateService(ctx context.Context, s Service) error
@@ -50,17 +50,17 @@ type subject struct{ name, guid string }
 
 // checker runs the checks of one folder.
 type checker struct {
-	ask    *client.Client
-	verbs  Verbs
-	router string // address that serves all apps, empty if the names of routes resolve
-	env    []string
-	dir    string
-	began  time.Time // start of the push
-	mails  uint64    // newest mail before the push
-	apps   []subject
-	watch  *watch
-	tried  func(err error) // is called with the error of each failed attempt
-	bound  func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	client   *client.Client
+	commands Commands
+	router   string // address that serves all apps, empty if the names of routes resolve
+	env      []string
+	dir      string
+	began    time.Time // start of the push
+	mails    uint64    // newest mail before the push
+	apps     []subject
+	watch    *watch
+	onRetry  func(err error) // is called with the error of each failed attempt
+	bound    func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
 // check runs one check, until it holds or its time is over.
@@ -69,7 +69,7 @@ func (c *checker) check(ctx context.Context, k Check) error {
 	if err != nil {
 		return err
 	}
-	if k.ends() {
+	if k.causesCrash() {
 		return c.exit(ctx, k, a)
 	}
 	ctx, stop := c.watch.guard(ctx)
@@ -79,18 +79,18 @@ func (c *checker) check(ctx context.Context, k Check) error {
 		return nil
 	}
 	// A crash is the better reason, even if it was not noticed until now.
-	if crash := c.watch.look(context.WithoutCancel(ctx)); crash != nil {
+	if crash := c.watch.check(context.WithoutCancel(ctx)); crash != nil {
 		return crash
 	}
-	return c.gone(ctx, err)
+	return c.daemonFailure(ctx, err)
 }
 
-// gone returns err, or a failure that the daemon no longer responds if that is the
+// daemonFailure returns err, or a failure that the daemon no longer responds if that is the
 // cause.
-func (c *checker) gone(ctx context.Context, err error) error {
+func (c *checker) daemonFailure(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	_, now := c.ask.Daemon().Root(ctx)
+	_, now := c.client.Daemon().Root(ctx)
 	if u := (*client.Unreachable)(nil); errors.As(now, &u) {
 		return now
 	}
@@ -99,14 +99,14 @@ func (c *checker) gone(ctx context.Context, err error) error {
 
 func (c *checker) subject(k Check) (subject, error) {
 	if len(c.apps) == 0 {
-		return subject{}, failed(StatusUsage, "there is no app to check")
+		return subject{}, failed(StatusUsage, "the manifest has no app to check")
 	}
 	if k.App == "" {
 		return c.apps[0], nil
 	}
 	i := slices.IndexFunc(c.apps, func(a subject) bool { return a.name == k.App })
 	if i < 0 {
-		return subject{}, failed(StatusUsage, "line %d: app: there is no app %q", k.Line, k.App)
+		return subject{}, failed(StatusUsage, "line %d: app: app %q does not exist", k.Line, k.App)
 	}
 	return c.apps[i], nil
 }
@@ -153,8 +153,8 @@ func (c *checker) until(ctx context.Context, limit time.Duration, try func(conte
 		if f := (final{}); errors.As(err, &f) {
 			return asFailure(f.error, StatusAssertion)
 		}
-		if c.tried != nil && bounded.Err() == nil {
-			c.tried(err)
+		if c.onRetry != nil && bounded.Err() == nil {
+			c.onRetry(err)
 		}
 		select {
 		case <-time.After(pause):

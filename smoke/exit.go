@@ -12,7 +12,7 @@ import (
 // exit runs a check that stops a process. It acts once, waits for the exit record,
 // compares it, and waits until the instance runs again.
 func (c *checker) exit(ctx context.Context, k Check, a subject) error {
-	before, err := c.ask.Processes().Crashes(ctx, a.guid)
+	before, err := c.client.Processes().Crashes(ctx, a.guid)
 	if err != nil {
 		return err
 	}
@@ -23,18 +23,18 @@ func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 	bounded, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
 	// A session can break off with the instance that it stops.
-	if err := c.act(bounded, k, a); err != nil && (k.SSH == nil || isMismatch(err)) {
+	if err := c.causeExit(bounded, k, a); err != nil && (k.SSH == nil || isMismatch(err)) {
 		return asFailure(causeOf(ctx, err), StatusAssertion)
 	}
 	var crash v3.Crash
 	err = c.until(ctx, k.Timeout, func(ctx context.Context) error {
-		now, err := c.ask.Processes().Crashes(ctx, a.guid)
+		now, err := c.client.Processes().Crashes(ctx, a.guid)
 		if err != nil {
 			return err
 		}
 		var ok bool
 		if crash, ok = newCrash(now, old, k.Kill); !ok {
-			return fmt.Errorf("there is no exit record of app %s", a.name)
+			return fmt.Errorf("app %s has no new exit record", a.name)
 		}
 		return nil
 	})
@@ -42,18 +42,18 @@ func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 		return err
 	}
 	c.watch.accept(crash)
-	if err := k.Exit.judge(crash.Description, crash.Reason); err != nil {
+	if err := k.Exit.verify(crash.Description, crash.Reason); err != nil {
 		return asFailure(err, StatusAssertion)
 	}
-	return c.until(ctx, k.Timeout, func(ctx context.Context) error { return c.again(ctx, crash) })
+	return c.until(ctx, k.Timeout, func(ctx context.Context) error { return c.awaitRestart(ctx, crash) })
 }
 
-// act performs the action that stops the process, once.
-func (c *checker) act(ctx context.Context, k Check, a subject) error {
+// causeExit performs the action that stops the process, once.
+func (c *checker) causeExit(ctx context.Context, k Check, a subject) error {
 	if k.Kill == nil {
 		return c.try(ctx, k, a)
 	}
-	ps, err := c.ask.Processes().List(ctx, a.guid)
+	ps, err := c.client.Processes().List(ctx, a.guid)
 	if err != nil {
 		return err
 	}
@@ -61,11 +61,11 @@ func (c *checker) act(ctx context.Context, k Check, a subject) error {
 	for _, p := range ps {
 		if p.Type == k.Kill.Process {
 			signal := strings.TrimPrefix(strings.ToUpper(k.Kill.Signal), "SIG")
-			return c.ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: k.Kill.Instance, Sidecar: k.Kill.Sidecar, Signal: signal})
+			return c.client.Processes().Kill(ctx, p.GUID, v3.Kill{Index: k.Kill.Instance, Sidecar: k.Kill.Sidecar, Signal: signal})
 		}
 		types = append(types, p.Type)
 	}
-	return failed(StatusUsage, "line %d: kill.process: app %s has no process %q, it has %s", k.Line, a.name, k.Kill.Process, strings.Join(types, ", "))
+	return failed(StatusUsage, "line %d: kill.process: app %s has no process %q; its processes are %s", k.Line, a.name, k.Kill.Process, strings.Join(types, ", "))
 }
 
 func isMismatch(err error) bool {
@@ -85,9 +85,9 @@ func newCrash(now []v3.Crash, old map[string]bool, k *KillCheck) (v3.Crash, bool
 	return v3.Crash{}, false
 }
 
-// again waits until another instance runs in place of the crashed one.
-func (c *checker) again(ctx context.Context, crash v3.Crash) error {
-	stats, err := c.ask.Processes().Stats(ctx, crash.Process)
+// awaitRestart waits until another instance runs in place of the crashed one.
+func (c *checker) awaitRestart(ctx context.Context, crash v3.Crash) error {
+	stats, err := c.client.Processes().Stats(ctx, crash.Process)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *checker) again(ctx context.Context, crash v3.Crash) error {
 		if s.State == v3.StateRunning && s.InstanceGUID != crash.Instance {
 			return nil
 		}
-		return fmt.Errorf("instance %d of %s does not run again: it is %s", s.Index, crash.Type, strings.ToLower(s.State))
+		return fmt.Errorf("instance %d of process %s is not running again: its state is %s", s.Index, crash.Type, strings.ToLower(s.State))
 	}
-	return fmt.Errorf("there is no instance %d of %s any more", crash.Index, crash.Type)
+	return fmt.Errorf("instance %d of process %s no longer exists", crash.Index, crash.Type)
 }

@@ -47,7 +47,7 @@ func asFailure(err error, otherwise int) *Failure {
 		return f
 	}
 	if u := (*client.Unreachable)(nil); errors.As(err, &u) {
-		return &Failure{Status: StatusUnreachable, Err: err, Todo: "the daemon went away in the middle: its own log says why"}
+		return &Failure{Status: StatusUnreachable, Err: err, Todo: "the connection to dewd was lost: see the log of dewd"}
 	}
 	return &Failure{Status: otherwise, Err: err}
 }

@@ -50,13 +50,13 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-func (c *cloud) ask(t *testing.T) *client.Client {
+func (c *cloud) newClient(t *testing.T) *client.Client {
 	t.Helper()
-	ask, err := client.New(client.Options{URL: c.url, Space: func(context.Context) (string, error) { return "space-1", nil }})
+	newClient, err := client.New(client.Options{URL: c.url, Space: func(context.Context) (string, error) { return "space-1", nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ask
+	return newClient
 }
 
 // did reports whether a request was made.
@@ -175,8 +175,8 @@ func (c *cloud) stream(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// fakeVerbs implement the commands with a cloud.
-type fakeVerbs struct {
+// fakeCommands implement the commands with a cloud.
+type fakeCommands struct {
 	c     *cloud
 	err   error // error of a push
 	after func()
@@ -187,7 +187,7 @@ type fakeVerbs struct {
 	services []Service
 }
 
-func (v *fakeVerbs) Push(_ context.Context, p Push) error {
+func (v *fakeCommands) Push(_ context.Context, p Push) error {
 	v.pushes = append(v.pushes, p)
 	v.c.mu.Lock()
 	v.c.pushed = true
@@ -198,7 +198,7 @@ func (v *fakeVerbs) Push(_ context.Context, p Push) error {
 	return v.err
 }
 
-func (v *fakeVerbs) CreateService(_ context.Context, s Service) error {
+func (v *fakeCommands) CreateService(_ context.Context, s Service) error {
 	v.services = append(v.services, s)
 	if s.Name == "none" {
 		return &Failure{Status: StatusFailed, Err: errors.New("there is no such plan")}
@@ -206,14 +206,14 @@ func (v *fakeVerbs) CreateService(_ context.Context, s Service) error {
 	return nil
 }
 
-func (v *fakeVerbs) SSH(context.Context, Instance, string) (Output, error) { return v.out, nil }
+func (v *fakeCommands) SSH(context.Context, Instance, string) (Output, error) { return v.out, nil }
 
-func (v *fakeVerbs) Dial(ctx context.Context, _ Instance, _ int) (net.Conn, error) {
+func (v *fakeCommands) Dial(ctx context.Context, _ Instance, _ int) (net.Conn, error) {
 	v.dials++
 	return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(v.c.router, "http://"))
 }
 
-func (v *fakeVerbs) Show(_ context.Context, app string, w io.Writer) error {
+func (v *fakeCommands) Show(_ context.Context, app string, w io.Writer) error {
 	_, err := fmt.Fprintf(w, "name: %s\npassword: very-secret\n", app)
 	return err
 }

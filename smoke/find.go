@@ -52,7 +52,7 @@ func find(arg string) ([]Folder, error) {
 	}
 	info, err := os.Stat(arg)
 	if err != nil {
-		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot find what to test: %w", err), Todo: "give a folder with a smoke.yml or a manifest.yml, DIR/... for all below, or a manifest"}
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot find the folder or manifest to test: %w", err), Todo: "pass a folder with a smoke.yml or manifest.yml, DIR/... for all folders below DIR, or a manifest"}
 	}
 	var f Folder
 	if info.IsDir() {
@@ -85,10 +85,10 @@ func findBelow(root string) ([]Folder, error) {
 		return nil, f
 	}
 	if err != nil {
-		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot look through %s: %w", root, err)}
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot search %s: %w", root, err)}
 	}
 	if len(all) == 0 {
-		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("no %s found under %s (folders marked alone are skipped)", File, root), Todo: "To write one: dew smoke init DIR"}
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("no %s found under %s (folders marked alone are skipped)", File, root), Todo: "to create one, run: dew smoke init DIR"}
 	}
 	return all, nil
 }
@@ -98,7 +98,7 @@ func readFolder(dir string) (Folder, error) {
 	f := Folder{Name: filepath.Clean(dir), Spec: Spec{}.withDefaults()}
 	var err error
 	if f.Dir, err = filepath.Abs(dir); err != nil {
-		return f, fmt.Errorf("cannot tell where %s is: %w", dir, err)
+		return f, fmt.Errorf("cannot find the path of %s: %w", dir, err)
 	}
 	if f.Name == "." {
 		f.Name = filepath.Base(f.Dir)
@@ -112,9 +112,9 @@ func readFolder(dir string) (Folder, error) {
 			path = name
 		}
 		if _, err := os.Stat(path); err != nil {
-			todo := "manifests: in " + File + " says which to push"
+			todo := "set manifests: in " + File + " to the manifests to push"
 			if !f.HasSpec {
-				todo = "give a folder that has a manifest.yml or a smoke.yml"
+				todo = "pass a folder that has a manifest.yml or a smoke.yml"
 			}
 			return f, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s: cannot find the manifest: %w", f.Name, err), Todo: todo}
 		}
@@ -130,7 +130,7 @@ func readManifest(path string) (Folder, error) {
 	f := Folder{Name: filepath.Clean(path), Spec: Spec{}.withDefaults()}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return f, fmt.Errorf("cannot tell where %s is: %w", path, err)
+		return f, fmt.Errorf("cannot find the path of %s: %w", path, err)
 	}
 	f.Dir, f.Manifests = filepath.Dir(abs), []string{abs}
 	if err := f.readSpec(filepath.Join(dir, File)); err != nil {
@@ -148,7 +148,7 @@ func (f *Folder) readSpec(file string) error {
 		return nil
 	}
 	if err != nil {
-		return &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot read what to check: %w", err)}
+		return &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot read the checks: %w", err)}
 	}
 	if f.Spec, err = Parse(file, text); err != nil {
 		return &Failure{Status: StatusUsage, Err: err, Todo: "docs/smoke.md lists the keys of " + File + "; dew smoke init writes an example"}

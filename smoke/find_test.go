@@ -80,8 +80,8 @@ func TestFindMistakes(t *testing.T) {
 	})
 	t.Chdir(dir)
 	for arg, want := range map[string]string{
-		"nowhere": "cannot find what to test", "empty": "cannot find the manifest", "bad": "bad/smoke.yml, line 1: x", "lost": "cannot find the manifest",
-		"alone/...": "no smoke.yml found under alone", "bad/...": "bad/smoke.yml, line 1: x", "nowhere/...": "cannot look through nowhere",
+		"nowhere": "cannot find the folder or manifest to test", "empty": "cannot find the manifest", "bad": "bad/smoke.yml, line 1: x", "lost": "cannot find the manifest",
+		"alone/...": "no smoke.yml found under alone", "bad/...": "bad/smoke.yml, line 1: x", "nowhere/...": "cannot search nowhere",
 	} {
 		_, err := Find([]string{arg})
 		f := (*Failure)(nil)

@@ -29,9 +29,9 @@ func (c *checker) http(ctx context.Context, h *HTTPCheck, a subject) error {
 	}
 	got, err := send(ctx, h, host, dial)
 	if err != nil {
-		return fmt.Errorf("%s %s of %s got no answer: %w", h.Method, h.Path, a.name, err)
+		return fmt.Errorf("%s %s of %s got no response: %w", h.Method, h.Path, a.name, err)
 	}
-	return h.judge(got)
+	return h.verify(got)
 }
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
@@ -41,7 +41,7 @@ func (c *checker) findRoute(ctx context.Context, h *HTTPCheck, a subject) (strin
 	if h.Host != "" {
 		return h.Host, c.dialRouter, nil
 	}
-	routes, err := c.ask.Routes().OfApp(ctx, a.guid)
+	routes, err := c.client.Routes().OfApp(ctx, a.guid)
 	if err != nil {
 		return "", nil, err
 	}
@@ -49,10 +49,10 @@ func (c *checker) findRoute(ctx context.Context, h *HTTPCheck, a subject) (strin
 		return host, c.dialRouter, nil
 	}
 	if h.Port == 0 {
-		return "", nil, final{failed(StatusAssertion, "app %s has no HTTP route: give the check a port, and it goes there directly", a.name)}
+		return "", nil, final{failed(StatusAssertion, "app %s has no HTTP route: set port in the check to connect directly to the instance", a.name)}
 	}
 	at := Instance{App: a.name, Process: "web"}
-	inside := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.verbs.Dial(ctx, at, h.Port) }
+	inside := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.commands.Dial(ctx, at, h.Port) }
 	return fmt.Sprintf("localhost:%d", h.Port), inside, nil
 }
 
@@ -96,7 +96,7 @@ func (c *checker) dialRouter(ctx context.Context, network, address string) (net.
 func send(ctx context.Context, h *HTTPCheck, host string, dial dialer) (answer, error) {
 	u, err := url.Parse("http://" + host + h.Path)
 	if err != nil {
-		return answer{}, final{failed(StatusUsage, "%q is not the path of a request: %v", h.Path, err)}
+		return answer{}, final{failed(StatusUsage, "%q is not a valid request path: %v", h.Path, err)}
 	}
 	req, err := http.NewRequestWithContext(ctx, h.Method, u.String(), strings.NewReader(h.Body))
 	if err != nil {
@@ -123,7 +123,7 @@ func send(ctx context.Context, h *HTTPCheck, host string, dial dialer) (answer, 
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return answer{}, fmt.Errorf("the answer broke off: %w", err)
+		return answer{}, fmt.Errorf("the response is incomplete: %w", err)
 	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, nil
 }

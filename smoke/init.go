@@ -16,7 +16,7 @@ import (
 func Init(dir string, force bool) (file string, err error) {
 	file = filepath.Join(dir, File)
 	if _, err := os.Stat(file); err == nil && !force {
-		return file, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s is there already", file), Todo: "--force replaces it"}
+		return file, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s already exists", file), Todo: "to replace it, use --force"}
 	}
 	name := "manifest.yml"
 	text, err := os.ReadFile(filepath.Join(dir, name))
@@ -25,7 +25,7 @@ func Init(dir string, force bool) (file string, err error) {
 		text, err = os.ReadFile(filepath.Join(dir, name))
 	}
 	if err != nil {
-		return file, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot read the manifest of the folder: %w", err), Todo: "give a folder that has a manifest.yml"}
+		return file, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot read the manifest of the folder: %w", err), Todo: "pass a folder that has a manifest.yml"}
 	}
 	m, _, err := app.ParseManifest(text, nil)
 	if err != nil {
@@ -47,10 +47,10 @@ func replace(file string, text []byte) error {
 	return os.Rename(f.Name(), file)
 }
 
-const specHead = `# What dew smoke checks in this folder: it pushes the manifest into an org of its
-# own, waits until every process and sidecar runs, and makes these checks in order.
+const specHead = `# Checks of dew smoke for this folder. dew smoke pushes the manifest into a new org, waits
+# until every process and sidecar runs, and then runs these checks in order.
 #
-# build: |                  # sh, before the push; uncomment what the app needs
+# build: |                  # sh, runs before the push; uncomment it if the app needs it
 #   make
 `
 
@@ -58,7 +58,7 @@ const specTail = `# More checks, to copy:
 # - log: {contains: ready, source: APP/PROC/WEB}
 # - ssh: {command: pwd, contains: /home/vcap/app}
 # - http: {method: POST, path: /users, body: ada, status: 201, json: {"$.name": ada}}
-# - run: dew app "$APP"     # sh; status 0 is wanted
+# - run: dew app "$APP"     # sh; must exit with status 0
 `
 
 // firstSpec returns a first smoke.yml: a request to every app with a route, and a kill
@@ -70,7 +70,7 @@ func firstSpec(manifest string, m app.Manifest) string {
 		fmt.Fprintf(&b, "manifests: [%s]\n", manifest)
 	}
 	if services := servicesOf(m); len(services) > 0 {
-		b.WriteString("services:                   # made before the push, gone at the end\n")
+		b.WriteString("services:                   # created before the push, deleted at the end\n")
 		for _, s := range services {
 			fmt.Fprintf(&b, "- {name: %s, offering: OFFERING, plan: PLAN}   # dew marketplace lists them\n", jsonText(s))
 		}
@@ -84,7 +84,7 @@ func firstSpec(manifest string, m app.Manifest) string {
 		b.WriteString(checks)
 	}
 	if none {
-		b.WriteString("- run: dew app \"$APP\"       # nothing to ask and nothing to kill: it runs\n")
+		b.WriteString("- run: dew app \"$APP\"       # no route and no sidecar to check: the app runs\n")
 	}
 	return b.String() + specTail
 }
@@ -110,13 +110,13 @@ func checksOf(a *app.ManifestApp, several bool) string {
 	}
 	web := a.Web()
 	if !a.NoRoute && (web.Instances == nil || *web.Instances > 0) {
-		fmt.Fprintf(&b, "- name: %s\n%s  http: GET /               # any other path; status, body and header can be wanted, too\n", jsonText(a.Name+" answers"), whose)
+		fmt.Fprintf(&b, "- name: %s\n%s  http: GET /               # or another path; it can also check status, body and header\n", jsonText(a.Name+" answers"), whose)
 	}
 	for _, s := range a.Sidecars {
 		for _, process := range s.ProcessTypes {
 			source := "APP/PROC/" + strings.ToUpper(process) + "/SIDECAR/" + strings.ToUpper(s.Name)
 			fmt.Fprintf(&b, "- name: %s\n%s  kill: {process: %s, sidecar: %s}\n  exit: {description: %s}\n",
-				jsonText(fmt.Sprintf("%s starts again when the sidecar %s of %s ends", a.Name, s.Name, process)), whose,
+				jsonText(fmt.Sprintf("%s restarts when the sidecar %s of %s exits", a.Name, s.Name, process)), whose,
 				jsonText(process), jsonText(s.Name), jsonText(source+": Exited with status 137"))
 		}
 	}

@@ -36,7 +36,7 @@ applications:
 	for _, k := range s.Checks {
 		names = append(names, k.Name)
 	}
-	want := "shop answers|shop starts again when the sidecar config server of web ends|shop starts again when the sidecar config server of worker ends"
+	want := "shop answers|shop restarts when the sidecar config server of web exits|shop restarts when the sidecar config server of worker exits"
 	if got := strings.Join(names, "|"); got != want {
 		t.Errorf("checks = %s, want %s\n%s", got, want, text)
 	}

@@ -84,7 +84,7 @@ func (r Report) JUnit() []byte {
 	enc := xml.NewEncoder(&b)
 	enc.Indent("", "  ")
 	if err := enc.Encode(all); err != nil {
-		panic(fmt.Sprintf("a report that cannot be written: %v", err)) // a write to a buffer never fails
+		panic(fmt.Sprintf("cannot write the report: %v", err)) // a write to a buffer never fails
 	}
 	return append(b.Bytes(), '\n')
 }
@@ -92,7 +92,7 @@ func (r Report) JUnit() []byte {
 func (f Result) suite() junitSuite {
 	s := junitSuite{
 		Name: f.Folder, Package: className(f.Folder), Timestamp: f.Began.UTC().Format("2006-01-02T15:04:05"), Time: f.Took.String(), Tests: len(f.Steps),
-		Properties: []junitProperty{{"status", fmt.Sprint(f.Status)}, {"org", f.Place.Org}, {"space", f.Place.Space}},
+		Properties: []junitProperty{{"status", fmt.Sprint(f.Status)}, {"org", f.TestSpace.Org}, {"space", f.TestSpace.Space}},
 		Out:        junitText{clean(f.mask.text(f.Log))},
 	}
 	for _, step := range f.Steps {
@@ -100,7 +100,7 @@ func (f Result) suite() junitSuite {
 		switch step.State {
 		case StateSkipped:
 			s.Skipped++
-			c.Skipped = &junitSkipped{Message: cmp.Or(step.Detail, "something failed before it")}
+			c.Skipped = &junitSkipped{Message: cmp.Or(step.Detail, "an earlier step failed")}
 		case StateFailed:
 			s.Failures++
 			c.Failure = &junitFailure{Message: f.mask.text(step.Detail), Type: statusName(step.Status), Text: clean(f.mask.text(step.text()))}

@@ -13,7 +13,7 @@ const hostile = "a\x00b\x1b[31mc\xff\xfed ]]> <&>\"' \u2028 \ufffe end\n"
 
 func sampleReport() Report {
 	return Report{Status: 8, Began: time.Unix(0, 0), Took: seconds(3 * time.Second), Folders: []Result{
-		{Folder: "examples/a", Began: time.Unix(1, 0), Took: seconds(1500 * time.Millisecond), Place: Place{Org: "smoke-1", Space: "smoke"}, Log: hostile, Status: 8, Steps: []Step{
+		{Folder: "examples/a", Began: time.Unix(1, 0), Took: seconds(1500 * time.Millisecond), TestSpace: TestSpace{Org: "smoke-1", Space: "smoke"}, Log: hostile, Status: 8, Steps: []Step{
 			{Name: "push", Kind: KindPush, State: StateOK, Took: seconds(time.Second)},
 			{Name: "GET " + hostile, Kind: KindCheck, App: "shop", State: StateFailed, Status: StatusAssertion, Detail: "the body is " + hostile, Todo: "mend it", Output: hostile},
 			{Name: "kill", Kind: KindCheck, State: StateSkipped},

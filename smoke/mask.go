@@ -96,10 +96,10 @@ func (m *masker) leaf(name, v string, secret bool) string {
 	return m.text(v)
 }
 
-// learnScene collects the secrets of the apps of a folder, from its manifests and from
+// learnEvidence collects the secrets of the apps of a folder, from its manifests and from
 // the environments that the daemon sets. It skips sources that cannot be read, because
 // the report has no data from them either.
-func (m *masker) learnScene(ctx context.Context, f Folder, in Inside) {
+func (m *masker) learnEvidence(ctx context.Context, f Folder, in SpaceClient) {
 	for _, file := range f.Manifests {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -109,15 +109,15 @@ func (m *masker) learnScene(ctx context.Context, f Folder, in Inside) {
 			m.manifest(&parsed)
 		}
 	}
-	if in.Ask == nil {
+	if in.Client == nil {
 		return
 	}
-	apps, err := in.Ask.Apps().List(ctx)
+	apps, err := in.Client.Apps().List(ctx)
 	if err != nil {
 		return
 	}
 	for _, a := range apps {
-		if env, err := in.Ask.Apps().Env(ctx, a.GUID); err == nil {
+		if env, err := in.Client.Apps().Env(ctx, a.GUID); err == nil {
 			m.env(env)
 		}
 	}

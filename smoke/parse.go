@@ -58,7 +58,7 @@ func (d *decoder) fields(key string, n *yamlfile.Node, keys []yamlfile.Key) {
 		if near := spelling.Nearest(path[strings.LastIndex(path, ".")+1:], yamlfile.Names(keys)); near != "" {
 			hint = ": did you mean " + near + "?"
 		}
-		d.fail(path, line, "is not a known key%s (the keys here are %s)", hint, names(keys))
+		d.fail(path, line, "is not a known key%s (valid keys: %s)", hint, names(keys))
 	})
 }
 
@@ -74,7 +74,7 @@ func names(keys []yamlfile.Key) string { return strings.Join(yamlfile.Names(keys
 
 func (d *decoder) spec(root *yamlfile.Node) (s Spec) {
 	d.fields("", root, []yamlfile.Key{
-		{Name: "alone", Read: d.truth(&s.Alone)},
+		{Name: "alone", Read: d.boolean(&s.Alone)},
 		{Name: "needs", Read: d.texts(&s.Needs)},
 		{Name: "build", Read: d.text(&s.Build)},
 		{Name: "manifests", Read: d.texts(&s.Manifests)},
@@ -99,7 +99,7 @@ func (d *decoder) service(key string, n *yamlfile.Node) (s Service) {
 		{Name: "parameters", Read: func(key string, v *yamlfile.Node) {
 			b, err := json.Marshal(d.object(key, v))
 			if err != nil {
-				d.fail(key, v.Line, "cannot be written as JSON: %v", err)
+				d.fail(key, v.Line, "cannot be converted to JSON: %v", err)
 				return
 			}
 			s.Parameters = b
@@ -107,7 +107,7 @@ func (d *decoder) service(key string, n *yamlfile.Node) (s Service) {
 	})
 	for _, f := range [][2]string{{"name", s.Name}, {"offering", s.Offering}, {"plan", s.Plan}} {
 		if n.Kind == yamlfile.Map && f[1] == "" {
-			d.fail(below(key, f[0]), n.Line, "is missing: a service has a name, an offering and a plan (dew marketplace lists them)")
+			d.fail(below(key, f[0]), n.Line, "is missing: a service needs a name, an offering and a plan (dew marketplace lists them)")
 		}
 	}
 	return s
@@ -140,11 +140,11 @@ func (d *decoder) check(key string, n *yamlfile.Node) (c Check) {
 	switch {
 	case n.Kind != yamlfile.Map:
 	case len(kinds) == 0:
-		d.fail(key, n.Line, "checks nothing: it needs one of http, log, kill, ssh, mail, run")
+		d.fail(key, n.Line, "must have one of http, log, kill, ssh, mail, run")
 	case len(kinds) > 1:
-		d.fail(key, n.Line, "has %s at once: make a check of each", strings.Join(kinds, " and "))
+		d.fail(key, n.Line, "has both %s: write a separate check for each", strings.Join(kinds, " and "))
 	case c.Exit != nil && c.Kill == nil && c.SSH == nil && c.Run == "":
-		d.fail(below(key, "exit"), n.Line, "goes with kill, ssh or run: what else would end the process?")
+		d.fail(below(key, "exit"), n.Line, "can only be used with kill, ssh or run, which make the process exit")
 	}
 	return c
 }
@@ -171,10 +171,10 @@ func (d *decoder) http(key string, n *yamlfile.Node) *HTTPCheck {
 		}, d.textKeys(&h.Text)...))
 	}
 	if !strings.HasPrefix(h.Path, "/") {
-		d.fail(key, n.Line, "the path must begin with /, as in GET /health, and it is %q", shorten(h.Path))
+		d.fail(key, n.Line, "the path must start with /, as in GET /health, not %q", shorten(h.Path))
 	}
 	if h.Method == "" || strings.ToUpper(h.Method) != h.Method || strings.ContainsFunc(h.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		d.fail(key, n.Line, "the method must be GET, POST or the like, and it is %q", shorten(h.Method))
+		d.fail(key, n.Line, "the method must be an HTTP method in upper case such as GET or POST, not %q", shorten(h.Method))
 	}
 	if len(h.Status) == 0 {
 		h.Status = []int{http.StatusOK}
@@ -235,7 +235,7 @@ func (d *decoder) ssh(key string, n *yamlfile.Node) *SSHCheck {
 		{Name: "status", Read: d.numbers(&s.Status, 0, math.MaxUint8)},
 	}, d.textKeys(&s.Text)...))
 	if n.Kind == yamlfile.Map && strings.TrimSpace(s.Command) == "" {
-		d.fail(below(key, "command"), n.Line, "is missing: say what to run inside of the instance")
+		d.fail(below(key, "command"), n.Line, "is missing: set the command to run in the instance")
 	}
 	return s
 }
@@ -244,7 +244,7 @@ func (d *decoder) mail(key string, n *yamlfile.Node) *MailCheck {
 	m := &MailCheck{}
 	d.fields(key, n, append([]yamlfile.Key{{Name: "to", Read: d.text(&m.To)}, {Name: "subject", Read: d.text(&m.Subject)}}, d.textKeys(&m.Text)...))
 	if n.Kind == yamlfile.Map && m.To == "" {
-		d.fail(below(key, "to"), n.Line, "is missing: say whose mail it is")
+		d.fail(below(key, "to"), n.Line, "is missing: set the address of the recipient")
 	}
 	return m
 }
@@ -312,7 +312,7 @@ func (d *decoder) textMap(to *map[string]string) reader {
 	}
 }
 
-func (d *decoder) truth(to *bool) reader {
+func (d *decoder) boolean(to *bool) reader {
 	return func(key string, v *yamlfile.Node) {
 		b, ok := v.Value.(bool)
 		if !ok {

@@ -86,11 +86,11 @@ func TestParseNothing(t *testing.T) {
 // Every mistake is reported with file, line and key, and with the allowed values.
 func TestParseMistakes(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a known key: did you mean checks? (the keys here are alone, needs, build,"},
+		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a known key: did you mean checks? (valid keys: alone, needs, build,"},
 		{"checks:\n- http:\n    pathh: /", "f/smoke.yml, line 3: checks[0].http.pathh: is not a known key: did you mean path?"},
-		{"checks:\n- {name: x}", "line 2: checks[0]: checks nothing: it needs one of http, log, kill, ssh, mail, run"},
-		{"checks:\n- {run: x, ssh: y}", "checks[0]: has run and ssh at once"},
-		{"checks:\n- {http: GET /, exit: {}}", "checks[0].exit: goes with kill, ssh or run"},
+		{"checks:\n- {name: x}", "line 2: checks[0]: must have one of http, log, kill, ssh, mail, run"},
+		{"checks:\n- {run: x, ssh: y}", "checks[0]: has both run and ssh"},
+		{"checks:\n- {http: GET /, exit: {}}", "checks[0].exit: can only be used with kill, ssh or run"},
 		{"checks: GET /", "checks: must be a list, not \"GET /\""},
 		{"checks: [GET /]", "checks[0]: must be a map with the keys name, app,"},
 		{"- x", "must be a map with the keys alone,"},
@@ -100,8 +100,8 @@ func TestParseMistakes(t *testing.T) {
 		{"build: [a]", "build: must be a text, not a list"},
 		{"variables: x", "variables: must be a map"},
 		{"services: [{name: db}]", "services[0].offering: is missing"},
-		{"checks: [{http: config}]", "the path must begin with /"},
-		{"checks: [{http: get /}]", "the method must be GET, POST or the like, and it is \"get\""},
+		{"checks: [{http: config}]", "the path must start with /"},
+		{"checks: [{http: get /}]", "the method must be an HTTP method in upper case such as GET or POST, not \"get\""},
 		{"checks: [{http: {port: 0}}]", "port: must be a number from 1 to 65535, not 0"},
 		{"checks: [{http: {port: many}}]", "port: must be a number from 1 to 65535, not \"many\""},
 		{"checks: [{http: {status: [200, x]}}]", "checks[0].http.status[1]: must be a number"},

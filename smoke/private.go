@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	startTime = time.Minute     // timeout for the start of a daemon
-	leaveTime = 3 * time.Minute // timeout for a daemon that stops with its apps
+	startTimeout = time.Minute     // timeout for the start of a daemon
+	stopTimeout  = 3 * time.Minute // timeout for a daemon that stops with its apps
 	// maxRun leaves room for the names of sockets in a folder of run-time files.
 	maxRun        = 60
 	privatePrefix = "dew-smoke-"
@@ -27,12 +27,12 @@ const (
 type Private struct {
 	Run string // folder of its run-time files
 
-	dir   string
-	dewd  string
-	cmd   *exec.Cmd
-	ask   *client.Client
-	owner *os.File      // locked as long as this process lives
-	ended chan struct{} // closed when dewd has exited
+	dir    string
+	dewd   string
+	cmd    *exec.Cmd
+	client *client.Client
+	owner  *os.File      // locked as long as this process lives
+	ended  chan struct{} // closed when dewd has exited
 }
 
 // StartPrivate starts a daemon with its own root, run folder and ports, and waits until
@@ -40,13 +40,13 @@ type Private struct {
 func StartPrivate(ctx context.Context, dewd string) (*Private, error) {
 	if os.Geteuid() != 0 {
 		return nil, &Failure{
-			Status: StatusInfrastructure, Err: errors.New("cannot start a private daemon: that takes root"),
-			Todo: "use sudo, or test on a daemon that runs: start dewd, or log in to one (dew login URL)",
+			Status: StatusInfrastructure, Err: errors.New("cannot start a private daemon: it needs root"),
+			Todo: "use sudo, or test on a running daemon: start dewd, or log in to one (dew login URL)",
 		}
 	}
 	dir, err := privateFolder()
 	if err != nil {
-		return nil, &Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot make a folder for a private daemon: %w", err), Todo: "set TMPDIR to a folder that can be written"}
+		return nil, &Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot create a folder for a private daemon: %w", err), Todo: "set TMPDIR to a writable folder"}
 	}
 	p := newPrivate(dir, dewd)
 	if err := p.start(); err != nil {
@@ -104,7 +104,7 @@ func (p *Private) start() error {
 	if p.owner, err = claim(p.dir); err != nil {
 		return err
 	}
-	if p.ask, err = client.New(client.Options{Run: p.Run}); err != nil {
+	if p.client, err = client.New(client.Options{Run: p.Run}); err != nil {
 		return err
 	}
 	log, err := os.Create(p.LogFile())
@@ -130,20 +130,20 @@ func (p *Private) LogFile() string { return filepath.Join(p.dir, "dewd.log") }
 
 // await waits until the daemon responds.
 func (p *Private) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, &Failure{
-		Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not answer within %s", startTime), Todo: "dew doctor tells what this machine lacks",
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, &Failure{
+		Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not answer within %s", startTimeout), Todo: "dew doctor shows which requirements this machine does not meet",
 	})
 	defer cancel()
 	err := client.Poll(ctx, func() (bool, error) {
 		select {
 		case <-p.ended:
 			return false, &Failure{
-				Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon ended at its start (%s)", p.cmd.ProcessState),
-				Todo: "dew doctor tells what this machine lacks", Output: lastOf(p.LogFile()),
+				Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon exited while starting (%s)", p.cmd.ProcessState),
+				Todo: "dew doctor shows which requirements this machine does not meet", Output: lastOf(p.LogFile()),
 			}
 		default:
 		}
-		_, err := p.ask.Daemon().Root(ctx)
+		_, err := p.client.Daemon().Root(ctx)
 		return err == nil, nil
 	})
 	return causeOf(ctx, err)
@@ -162,12 +162,12 @@ func lastOf(file string) string {
 // End stops the daemon with all its apps, and removes its folder. When ctx is done it
 // waits no longer, and the error says what is left.
 func (p *Private) End(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if err := p.leave(ctx); err != nil {
+	if err := p.stop(ctx); err != nil {
 		return &Failure{
-			Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not leave: %w", err),
-			Todo: fmt.Sprintf("what is left of it is removed by: %s teardown %s; rm -r %s", p.dewd, strings.Join(p.flags()[:4], " "), p.dir),
+			Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not stop: %w", err),
+			Todo: fmt.Sprintf("to remove its containers and files, run: %s teardown %s; rm -r %s", p.dewd, strings.Join(p.flags()[:4], " "), p.dir),
 		}
 	}
 	if err := os.RemoveAll(p.dir); err != nil {
@@ -182,13 +182,13 @@ func (p *Private) Keep() error { return os.Remove(filepath.Join(p.dir, ownerFile
 // Folder is the daemon's own folder. Its contents are removed with the daemon.
 func (p *Private) Folder() string { return p.dir }
 
-func (p *Private) leave(ctx context.Context) error {
+func (p *Private) stop(ctx context.Context) error {
 	select {
 	case <-p.ended: // exited by itself, possibly with leftovers
 		return p.tearDown(ctx)
 	default:
 	}
-	asked := p.ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true})
+	asked := p.client.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true})
 	if asked != nil {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it could have exited by now
 	}

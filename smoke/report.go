@@ -32,15 +32,15 @@ type Report struct {
 
 // Result is the result of the test of one folder.
 type Result struct {
-	Folder string    `json:"folder"`
-	Status int       `json:"status"`
-	Skip   string    `json:"skipped,omitempty"` // why the whole folder was skipped
-	Began  time.Time `json:"began"`
-	Took   seconds   `json:"seconds"`
-	Place  Place     `json:"place"`
-	Steps  []Step    `json:"steps"`
-	Bundle string    `json:"bundle,omitempty"`
-	Log    string    `json:"-"` // the last lines of its apps
+	Folder    string    `json:"folder"`
+	Status    int       `json:"status"`
+	Skip      string    `json:"skipped,omitempty"` // why the whole folder was skipped
+	Began     time.Time `json:"began"`
+	Took      seconds   `json:"seconds"`
+	TestSpace TestSpace `json:"place"`
+	Steps     []Step    `json:"steps"`
+	Bundle    string    `json:"bundle,omitempty"`
+	Log       string    `json:"-"` // the last lines of its apps
 
 	mask masker // hides the secrets in stored reports
 }

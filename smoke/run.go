@@ -18,46 +18,46 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// removeTime is the timeout for removing a place, including services.
+// removeTime is the timeout for removing a test space, including services.
 const removeTime = 3 * time.Minute
 
-// Inside has the commands and the client for one place of a daemon.
-type Inside struct {
-	Ask   *client.Client // client for the apps in that place
-	Verbs Verbs
-	Env   []string // environment that makes dew work in that place
-	Close func()   // releases the resources that Env names
+// SpaceClient has the commands and the client for one place of a daemon.
+type SpaceClient struct {
+	Client   *client.Client // client for the apps in that space
+	Commands Commands
+	Env      []string // environment that makes dew work in that space
+	Close    func()   // releases the resources that Env names
 }
 
 // Config holds the settings of a run.
 type Config struct {
-	Ask       *client.Client // client of the daemon, without a place
-	Enter     func(ctx context.Context, p Place) (Inside, error)
+	Client    *client.Client // client of the daemon, without a space
+	Connect   func(ctx context.Context, p TestSpace) (SpaceClient, error)
 	Variables map[string]any // variables of the command line
 	Timeout   time.Duration  // timeout of each folder, 0 for the one in its smoke.yml
-	Keep      bool           // keep apps, services and the place after the run
+	Keep      bool           // keep apps, services and the test space after the run
 	NoSkip    bool           // fail a folder that needs a missing program
 
-	Say    func(format string, args ...any) // prints progress
-	Line   func(app string, l *v3.Line)     // receives the lines of apps, without a name if there is one app. Can be nil.
-	Script io.Writer                        // receives the output of scripts. Can be nil.
-	Tried  func(err error)                  // is called with the errors of failed attempts. Can be nil.
-	Bundle func(ctx context.Context, s Scene) (file string, err error)
+	Progress func(format string, args ...any) // prints progress
+	Line     func(app string, l *v3.Line)     // receives the lines of apps, without a name if there is one app. Can be nil.
+	Script   io.Writer                        // receives the output of scripts. Can be nil.
+	OnRetry  func(err error)                  // is called with the errors of failed attempts. Can be nil.
+	Bundle   func(ctx context.Context, s Evidence) (file string, err error)
 	// BundleAlways writes the bundle even if nothing failed.
-	BundleAlways bool
-	Patient      context.Context // done when the user no longer waits for the removal
+	BundleAlways   bool
+	CleanupContext context.Context // done when the user no longer waits for the removal
 
 	// bound limits the tries of a check, instead of a clock.
 	bound func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
-// Scene is the evidence after a folder has failed.
-type Scene struct {
-	Folder Folder
-	Place  Place
-	Inside Inside
-	Result Result
-	Began  time.Time
+// Evidence is the evidence after a folder has failed.
+type Evidence struct {
+	Folder      Folder
+	TestSpace   TestSpace
+	SpaceClient SpaceClient
+	Result      Result
+	Began       time.Time
 }
 
 // Run tests folders one after the other. After a failure it continues with the next
@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config, folders []Folder) Report {
 		if r.Status == 0 {
 			r.Status = one.result.Status
 		}
-		hopeless := one.result.Status == StatusUnreachable || one.result.Status == StatusInfrastructure && !one.lacks
+		hopeless := one.result.Status == StatusUnreachable || one.result.Status == StatusInfrastructure && !one.missingProgram
 		if ctx.Err() != nil || hopeless {
 			break
 		}
@@ -84,16 +84,16 @@ func Run(ctx context.Context, cfg Config, folders []Folder) Report {
 // run is the test of one folder.
 type run struct {
 	Config
-	folder Folder
-	result Result
-	lacks  bool // a program that the folder needs is missing
-	place  Place
-	inside Inside
-	tail   *tail
-	began  time.Time // start of the push
-	apps   []subject
-	router string
-	mails  uint64 // newest mail before the push
+	folder         Folder
+	result         Result
+	missingProgram bool // a program that the folder needs is missing
+	testSpace      TestSpace
+	spaceClient    SpaceClient
+	tail           *tail
+	began          time.Time // start of the push
+	apps           []subject
+	router         string
+	mails          uint64 // newest mail before the push
 }
 
 // do runs the steps in order. After a failure, the other steps are skipped.
@@ -104,11 +104,11 @@ func (r *run) do(ctx context.Context) {
 	}
 	whole, cancel := context.WithTimeoutCause(ctx, limit, &Failure{
 		Status: StatusTimeout, Err: fmt.Errorf("the test of %s took longer than %s", r.folder.Name, limit),
-		Todo: "timeout: in smoke.yml, or --timeout, gives it more",
+		Todo: "to allow more time, set timeout: in smoke.yml or use --timeout",
 	})
 	defer cancel()
-	defer r.leave(ctx)
-	r.lookForNeeds()
+	defer r.cleanUp(ctx)
+	r.checkNeeds()
 	for _, s := range r.steps() {
 		step := Step{Name: s.name, Kind: s.kind, App: s.app, Began: time.Now()}
 		if r.result.Status != 0 || r.result.Skip != "" {
@@ -116,30 +116,30 @@ func (r *run) do(ctx context.Context) {
 			r.add(step)
 			continue
 		}
-		r.note(step, causeOf(whole, s.do(whole)))
+		r.addResult(step, causeOf(whole, s.do(whole)))
 	}
 	if len(r.folder.Spec.Checks) == 0 && r.result.Status == 0 && r.result.Skip == "" {
-		r.Say("%s: all apps run; there is no check to make (dew smoke init %s writes a first %s)", r.folder.Name, r.folder.Name, File)
+		r.Progress("%s: all apps run; no checks are defined (dew smoke init %s creates a first %s)", r.folder.Name, r.folder.Name, File)
 	}
 }
 
-// lookForNeeds skips the folder if a program that it needs is not on this machine. With
+// checkNeeds skips the folder if a program that it needs is not on this machine. With
 // NoSkip, it fails the folder.
-func (r *run) lookForNeeds() {
+func (r *run) checkNeeds() {
 	missing := slices.DeleteFunc(slices.Clone(r.folder.Spec.Needs), installed)
-	if r.lacks = len(missing) > 0; !r.lacks {
+	if r.missingProgram = len(missing) > 0; !r.missingProgram {
 		return
 	}
 	step := Step{Name: "needs", Kind: KindNeeds, Began: time.Now()}
 	reason := "not installed on this machine: " + strings.Join(missing, ", ")
 	if r.NoSkip {
-		r.note(step, &Failure{Status: StatusInfrastructure, Err: errors.New(reason), Todo: "install what is missing, or leave --no-skip out to skip the folder"})
+		r.addResult(step, &Failure{Status: StatusInfrastructure, Err: errors.New(reason), Todo: "install the missing programs, or omit --no-skip to skip the folder"})
 		return
 	}
 	step.State, step.Detail = StateSkipped, reason
 	r.result.Skip = reason
 	r.add(step)
-	r.Say("%s: skipped: %s", r.folder.Name, reason)
+	r.Progress("%s: skipped: %s", r.folder.Name, reason)
 }
 
 // installed reports whether a program is in PATH or, if it is a path, exists. A path
@@ -156,8 +156,8 @@ func installed(program string) bool {
 	})
 }
 
-// note records the result of a step.
-func (r *run) note(step Step, err error) {
+// addResult records the result of a step.
+func (r *run) addResult(step Step, err error) {
 	took := time.Since(step.Began)
 	step.Took, step.State = seconds(took), StateOK
 	if f := asFailure(err, StatusFailed); f != nil {
@@ -167,13 +167,13 @@ func (r *run) note(step Step, err error) {
 	if !r.add(step) {
 		return
 	}
-	r.Say("%s: %s: %s (%s)", r.folder.Name, step.Name, step.State, took.Round(10*time.Millisecond))
+	r.Progress("%s: %s: %s (%s)", r.folder.Name, step.Name, step.State, took.Round(10*time.Millisecond))
 	if step.Output != "" {
-		r.Say("%s", strings.TrimRight(step.Output, "\n"))
+		r.Progress("%s", strings.TrimRight(step.Output, "\n"))
 	}
 }
 
-// add adds a step to the report. It leaves out the creation of the place unless that
+// add adds a step to the report. It leaves out the creation of the test space unless that
 // failed.
 func (r *run) add(step Step) bool {
 	if step.Kind == KindPlace && step.State != StateFailed {
@@ -198,10 +198,10 @@ func (r *run) steps() []step {
 	if spec.Build != "" {
 		all = append(all, step{name: "build", kind: KindBuild, do: r.build})
 	}
-	all = append(all, step{name: "place", kind: KindPlace, do: r.enter})
+	all = append(all, step{name: "place", kind: KindPlace, do: r.createSpace})
 	for _, s := range spec.Services {
 		all = append(all, step{name: "service " + s.Name, kind: KindService, do: func(ctx context.Context) error {
-			return r.inside.Verbs.CreateService(ctx, s)
+			return r.spaceClient.Commands.CreateService(ctx, s)
 		}})
 	}
 	if spec.Before != "" {
@@ -218,7 +218,7 @@ func (r *run) steps() []step {
 		}})
 	}
 	if len(spec.Checks) > 0 {
-		all = append(all, step{name: "no crash", kind: KindWait, do: func(ctx context.Context) error { return c.watch.look(ctx) }})
+		all = append(all, step{name: "no crash", kind: KindWait, do: func(ctx context.Context) error { return c.watch.check(ctx) }})
 	}
 	return all
 }
@@ -228,7 +228,7 @@ func (r *run) build(ctx context.Context) error {
 }
 
 func (r *run) before(ctx context.Context) error {
-	return scriptFailed("before", script{text: r.folder.Spec.Before, dir: r.folder.Dir, env: r.inside.Env, show: r.Script}.run(ctx))
+	return scriptFailed("before", script{text: r.folder.Spec.Before, dir: r.folder.Dir, env: r.spaceClient.Env, show: r.Script}.run(ctx))
 }
 
 func scriptFailed(key string, err error) error {
@@ -236,20 +236,20 @@ func scriptFailed(key string, err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	return &Failure{Status: StatusFailed, Err: fmt.Errorf("%s failed: %w", key, f.Err), Todo: "what it printed is above", Output: f.Output}
+	return &Failure{Status: StatusFailed, Err: fmt.Errorf("%s failed: %w", key, f.Err), Todo: "see the output above", Output: f.Output}
 }
 
-// enter creates the place, and finds out how to reach its apps.
-func (r *run) enter(ctx context.Context) (err error) {
-	if r.place, err = makePlace(ctx, r.Ask); err != nil {
+// createSpace creates the test space and its client.
+func (r *run) createSpace(ctx context.Context) (err error) {
+	if r.testSpace, err = createTestSpace(ctx, r.Client); err != nil {
 		return err
 	}
-	r.result.Place = r.place
-	if r.inside, err = r.Enter(ctx, r.place); err != nil {
+	r.result.TestSpace = r.testSpace
+	if r.spaceClient, err = r.Connect(ctx, r.testSpace); err != nil {
 		return err
 	}
-	r.mails = newestMail(ctx, r.Ask)
-	status, err := r.Ask.Daemon().Status(ctx)
+	r.mails = newestMail(ctx, r.Client)
+	status, err := r.Client.Daemon().Status(ctx)
 	if u, perr := url.Parse(status.Router); err == nil && perr == nil {
 		r.router = u.Host
 	}
@@ -266,7 +266,7 @@ func (r *run) push(ctx context.Context) error {
 	}
 	for _, k := range r.folder.Spec.Checks {
 		if k.App != "" && !slices.Contains(names, k.App) {
-			return failed(StatusUsage, "%s, line %d: app: the manifests have no app %q, they have %s", File, k.Line, k.App, strings.Join(names, ", "))
+			return failed(StatusUsage, "%s, line %d: app: the manifests have no app %q; their apps are %s", File, k.Line, k.App, strings.Join(names, ", "))
 		}
 	}
 	r.began = time.Now()
@@ -274,21 +274,21 @@ func (r *run) push(ctx context.Context) error {
 	if show != nil && len(names) == 1 {
 		show = func(_ string, l *v3.Line) { r.Line("", l) }
 	}
-	r.tail = startTail(ctx, r.inside.Ask, r.place.SpaceGUID, show)
+	r.tail = startTail(ctx, r.spaceClient.Client, r.testSpace.SpaceGUID, show)
 	for _, m := range r.folder.Manifests {
-		err := r.inside.Verbs.Push(ctx, Push{Manifest: m, Dir: r.folder.Dir, Variables: r.folder.Spec.Variables})
+		err := r.spaceClient.Commands.Push(ctx, Push{Manifest: m, Dir: r.folder.Dir, Variables: r.folder.Spec.Variables})
 		if err != nil {
 			return causeOf(ctx, err)
 		}
 	}
-	there, err := r.inside.Ask.Apps().List(ctx)
+	there, err := r.spaceClient.Client.Apps().List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(there, func(a v3.App) bool { return a.Name == name })
 		if i < 0 {
-			return fmt.Errorf("app %s was pushed and is not there", name)
+			return fmt.Errorf("app %s was pushed but does not exist", name)
 		}
 		r.apps = append(r.apps, subject{name: name, guid: there[i].GUID})
 	}
@@ -322,10 +322,10 @@ func (r *run) names() ([]string, error) {
 
 // wait waits until every desired instance of every process of every app runs.
 func (r *run) wait(ctx context.Context) error {
-	w := newWatch(r.inside.Ask, r.apps)
+	w := newWatch(r.spaceClient.Client, r.apps)
 	var missing string
 	err := client.Poll(ctx, func() (bool, error) {
-		if err := w.look(ctx); err != nil {
+		if err := w.check(ctx); err != nil {
 			return false, err
 		}
 		now, err := r.missing(ctx)
@@ -336,7 +336,7 @@ func (r *run) wait(ctx context.Context) error {
 		return missing == "", nil
 	})
 	if err != nil && ctx.Err() != nil && missing != "" {
-		return &Failure{Status: StatusTimeout, Err: fmt.Errorf("%s did not run in time", missing), Todo: "timeout: in smoke.yml, or --timeout, gives it more; its log lines are above"}
+		return &Failure{Status: StatusTimeout, Err: fmt.Errorf("%s was not running in time", missing), Todo: "see its log lines above; to allow more time, set timeout: in smoke.yml or use --timeout"}
 	}
 	return err
 }
@@ -344,12 +344,12 @@ func (r *run) wait(ctx context.Context) error {
 // missing returns the name of an instance that does not run yet, or an empty string.
 func (r *run) missing(ctx context.Context) (string, error) {
 	for _, a := range r.apps {
-		ps, err := r.inside.Ask.Processes().List(ctx, a.guid)
+		ps, err := r.spaceClient.Client.Processes().List(ctx, a.guid)
 		if err != nil {
 			return "", err
 		}
 		for _, p := range ps {
-			stats, err := r.inside.Ask.Processes().Stats(ctx, p.GUID)
+			stats, err := r.spaceClient.Client.Processes().Stats(ctx, p.GUID)
 			if err != nil {
 				return "", err
 			}
@@ -363,36 +363,36 @@ func (r *run) missing(ctx context.Context) (string, error) {
 
 func (r *run) checker() *checker {
 	return &checker{
-		ask: r.inside.Ask, verbs: r.inside.Verbs, router: r.router, env: r.inside.Env, dir: r.folder.Dir, began: r.began,
-		mails: r.mails, apps: r.apps, watch: newWatch(r.inside.Ask, r.apps), tried: r.Tried, bound: r.bound,
+		client: r.spaceClient.Client, commands: r.spaceClient.Commands, router: r.router, env: r.spaceClient.Env, dir: r.folder.Dir, began: r.began,
+		mails: r.mails, apps: r.apps, watch: newWatch(r.spaceClient.Client, r.apps), onRetry: r.OnRetry, bound: r.bound,
 	}
 }
 
-// leave collects the evidence, and removes the place. It does so even if ctx is done.
-func (r *run) leave(ctx context.Context) {
+// cleanUp collects the evidence, and removes the test space. It does so even if ctx is done.
+func (r *run) cleanUp(ctx context.Context) {
 	interrupted := ctx.Err() != nil
-	ctx, cancel := patientContext(ctx, r.Patient)
+	ctx, cancel := cleanupContext(ctx, r.CleanupContext)
 	defer cancel()
-	if !interrupted && (r.result.Status != 0 || r.BundleAlways) && r.Bundle != nil && r.place.SpaceGUID != "" && r.inside.Ask != nil {
-		file, err := r.Bundle(ctx, Scene{Folder: r.folder, Place: r.place, Inside: r.inside, Result: r.result, Began: r.began})
+	if !interrupted && (r.result.Status != 0 || r.BundleAlways) && r.Bundle != nil && r.testSpace.SpaceGUID != "" && r.spaceClient.Client != nil {
+		file, err := r.Bundle(ctx, Evidence{Folder: r.folder, TestSpace: r.testSpace, SpaceClient: r.spaceClient, Result: r.result, Began: r.began})
 		if err != nil {
-			r.Say("warning: cannot write the bundle: %v", err)
+			r.Progress("warning: cannot write the bundle: %v", err)
 		}
 		r.result.Bundle = file
 	}
 	if r.tail != nil {
 		r.tail.end(ctx)
 		r.result.Log = r.tail.text()
-		r.result.mask.learnScene(ctx, r.folder, r.inside)
+		r.result.mask.learnEvidence(ctx, r.folder, r.spaceClient)
 	}
 	if r.Keep {
 		return
 	}
-	if r.inside.Close != nil {
-		r.inside.Close()
+	if r.spaceClient.Close != nil {
+		r.spaceClient.Close()
 	}
-	if err := r.place.remove(ctx, r.Ask); err != nil {
-		r.Say("warning: %v", err)
+	if err := r.testSpace.remove(ctx, r.Client); err != nil {
+		r.Progress("warning: %v", err)
 		f := asFailure(err, StatusInfrastructure)
 		if r.result.Status == 0 {
 			r.result.Status = f.Status
@@ -401,8 +401,8 @@ func (r *run) leave(ctx context.Context) {
 	}
 }
 
-// patientContext returns a context that outlives ctx, but not patient.
-func patientContext(ctx, patient context.Context) (context.Context, context.CancelFunc) {
+// cleanupContext returns a context that outlives ctx, but not patient.
+func cleanupContext(ctx, patient context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	if patient == nil {
 		return out, cancel

@@ -17,14 +17,14 @@ import (
 )
 
 // tested runs one folder with this smoke.yml against a cloud.
-func tested(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
+func tested(t *testing.T, c *cloud, v *fakeCommands, spec string) (Report, string) {
 	t.Helper()
 	return testedWith(t, c, v, spec, Config{})
 }
 
 // tried is like tested, but the time of a check is over after its first failed try. So
 // the test does not depend on the speed of the machine.
-func tried(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
+func tried(t *testing.T, c *cloud, v *fakeCommands, spec string) (Report, string) {
 	t.Helper()
 	var over context.CancelFunc // cancels the current check
 	return testedWith(t, c, v, spec, Config{
@@ -32,11 +32,11 @@ func tried(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
 			ctx, over = context.WithTimeout(ctx, limit)
 			return ctx, over
 		},
-		Tried: func(error) { over() },
+		OnRetry: func(error) { over() },
 	})
 }
 
-func testedWith(t *testing.T, c *cloud, v *fakeVerbs, spec string, cfg Config) (Report, string) {
+func testedWith(t *testing.T, c *cloud, v *fakeCommands, spec string, cfg Config) (Report, string) {
 	t.Helper()
 	dir := write(t, map[string]string{"manifest.yml": "applications: [{name: ((name))}]", File: "variables: {name: shop}\n" + spec})
 	folders, err := Find([]string{dir})
@@ -45,16 +45,16 @@ func testedWith(t *testing.T, c *cloud, v *fakeVerbs, spec string, cfg Config) (
 	}
 	var mu sync.Mutex
 	var said strings.Builder
-	cfg.Ask = c.ask(t)
-	cfg.Enter = func(context.Context, Place) (Inside, error) {
-		return Inside{Ask: cfg.Ask, Verbs: v, Env: append(os.Environ(), "GIVEN=yes"), Close: func() {}}, nil
+	cfg.Client = c.newClient(t)
+	cfg.Connect = func(context.Context, TestSpace) (SpaceClient, error) {
+		return SpaceClient{Client: cfg.Client, Commands: v, Env: append(os.Environ(), "GIVEN=yes"), Close: func() {}}, nil
 	}
-	cfg.Say = func(format string, args ...any) {
+	cfg.Progress = func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintf(&said, format+"\n", args...)
 	}
-	cfg.Bundle = func(ctx context.Context, s Scene) (string, error) {
+	cfg.Bundle = func(ctx context.Context, s Evidence) (string, error) {
 		file := filepath.Join(dir, "kept.tar.gz")
 		return file, Bundle{File: file}.Write(ctx, s)
 	}
@@ -75,7 +75,7 @@ func states(r Report) string {
 
 func TestRun(t *testing.T) {
 	c := newCloud(t)
-	v := &fakeVerbs{c: c, out: Output{Text: "/home/vcap/app\n"}}
+	v := &fakeCommands{c: c, out: Output{Text: "/home/vcap/app\n"}}
 	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte("ready")}}
 	c.signal = func(v3.Kill) v3.Crash {
 		c.stats[0].InstanceGUID = "i-2"
@@ -124,32 +124,34 @@ checks:
 func TestRunFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name, spec string
-		set        func(c *cloud, v *fakeVerbs)
+		set        func(c *cloud, v *fakeCommands)
 		status     int
 		want       string // in the sentence
 	}{
-		{name: "build", spec: "build: echo oops; exit 3", status: StatusFailed, want: "build failed: it ended with exit status 3"},
+		{name: "build", spec: "build: echo oops; exit 3", status: StatusFailed, want: "build failed: the script failed: exit status 3"},
 		{name: "before", spec: "before: exit 1", status: StatusFailed, want: "before failed"},
 		{name: "service", spec: "services: [{name: none, offering: x, plan: y}]", status: StatusFailed, want: "no such plan"},
 		{
 			name: "push", spec: "", status: StatusStaging, want: "cannot stage",
-			set: func(_ *cloud, v *fakeVerbs) { v.err = &Failure{Status: StatusStaging, Err: errors.New("cannot stage")} },
+			set: func(_ *cloud, v *fakeCommands) {
+				v.err = &Failure{Status: StatusStaging, Err: errors.New("cannot stage")}
+			},
 		},
-		{name: "app", spec: "checks: [{app: shoop, run: x}]", status: StatusUsage, want: `the manifests have no app "shoop", they have shop`},
+		{name: "app", spec: "checks: [{app: shoop, run: x}]", status: StatusUsage, want: `the manifests have no app "shoop"; their apps are shop`},
 		{name: "http", spec: "checks: [{http: GET /, timeout: 2m}]", status: StatusAssertion, want: "the status is 503, want 200: the body is \"busy\" (tried for 2m0s)", set: busy},
-		{name: "refused", spec: "checks: [{http: GET /}]", status: StatusAssertion, want: "got no answer", set: func(c *cloud, _ *fakeVerbs) { c.router = "http://127.0.0.1:1" }},
-		{name: "log", spec: "checks: [{log: ready, timeout: 120ms}]", status: StatusAssertion, want: `no line of app shop fits (contains "ready"); there were 0`},
-		{name: "ssh", spec: "checks: [{ssh: {command: x, status: 0}}]", status: StatusAssertion, want: "the command ended with status 7, want 0", set: func(_ *cloud, v *fakeVerbs) { v.out.Status = 7 }},
-		{name: "mail", spec: "checks: [{mail: {to: a@b.c}}]", status: StatusAssertion, want: "no such mail came to a@b.c"},
-		{name: "run", spec: "checks: [{run: echo why; exit 4}]", status: StatusAssertion, want: `it ended with exit status 4: at last it printed "why"`},
-		{name: "no process", spec: "checks: [{kill: {process: worker}}]", status: StatusUsage, want: `has no process "worker", it has web`},
+		{name: "refused", spec: "checks: [{http: GET /}]", status: StatusAssertion, want: "got no response", set: func(c *cloud, _ *fakeCommands) { c.router = "http://127.0.0.1:1" }},
+		{name: "log", spec: "checks: [{log: ready, timeout: 120ms}]", status: StatusAssertion, want: `no log line of app shop matches (contains "ready"); dew read 0 lines`},
+		{name: "ssh", spec: "checks: [{ssh: {command: x, status: 0}}]", status: StatusAssertion, want: "the command exited with status 7, want 0", set: func(_ *cloud, v *fakeCommands) { v.out.Status = 7 }},
+		{name: "mail", spec: "checks: [{mail: {to: a@b.c}}]", status: StatusAssertion, want: "no matching mail to a@b.c was received"},
+		{name: "run", spec: "checks: [{run: echo why; exit 4}]", status: StatusAssertion, want: `the script failed: exit status 4: the output ends with "why"`},
+		{name: "no process", spec: "checks: [{kill: {process: worker}}]", status: StatusUsage, want: `has no process "worker"; its processes are web`},
 		{
 			name: "exit", spec: "checks: [{kill: {}, exit: {description: other}}]", status: StatusAssertion, want: `the exit record says "ended", want "other"`,
-			set: func(c *cloud, _ *fakeVerbs) { c.signal = func(v3.Kill) v3.Crash { return crash("i-1", "ended", 0) } },
+			set: func(c *cloud, _ *fakeCommands) { c.signal = func(v3.Kill) v3.Crash { return crash("i-1", "ended", 0) } },
 		},
 		{
-			name: "not again", spec: "checks: [{kill: {}}]", status: StatusAssertion, want: "instance 0 of web does not run again: it is crashed",
-			set: func(c *cloud, _ *fakeVerbs) {
+			name: "not again", spec: "checks: [{kill: {}}]", status: StatusAssertion, want: "instance 0 of process web is not running again: its state is crashed",
+			set: func(c *cloud, _ *fakeCommands) {
 				c.signal = func(v3.Kill) v3.Crash {
 					c.stats[0].State = v3.StateCrashed
 					return crash("i-1", "ended", 0)
@@ -159,17 +161,17 @@ func TestRunFailures(t *testing.T) {
 		{name: "crash at the start", spec: "", status: StatusCrashed, want: "app shop crashed: APP/PROC/WEB: Exited with status 1", set: crashes("APP/PROC/WEB: Exited with status 1", 0)},
 		{name: "out of memory", spec: "", status: StatusMemory, want: "out of memory", set: crashes("APP/PROC/WEB: Exited with status 137 (out of memory)", 0)},
 		{name: "crash in a check", spec: "checks: [{log: never}]", status: StatusCrashed, want: "app shop crashed: later", set: crashes("later", 200*time.Millisecond)},
-		{name: "never runs", spec: "timeout: 2s", status: StatusTimeout, want: "instance 0 of process web of app shop did not run in time", set: func(c *cloud, _ *fakeVerbs) { c.stats[0].State = v3.StateStarting }},
+		{name: "never runs", spec: "timeout: 2s", status: StatusTimeout, want: "instance 0 of process web of app shop was not running in time", set: func(c *cloud, _ *fakeCommands) { c.stats[0].State = v3.StateStarting }},
 		{name: "too long", spec: "timeout: 1s\nchecks: [{run: sleep 60}]", status: StatusTimeout, want: "took longer than 1s"},
-		{name: "no rights", spec: "", status: StatusFailed, want: "cannot make an org to test in", set: func(c *cloud, _ *fakeVerbs) { c.refuse["POST /v3/organizations"] = http.StatusForbidden }},
-		{name: "stays", spec: "", status: StatusInfrastructure, want: "cannot remove the org", set: func(c *cloud, _ *fakeVerbs) {
+		{name: "no rights", spec: "", status: StatusFailed, want: "cannot create an org for the test", set: func(c *cloud, _ *fakeCommands) { c.refuse["POST /v3/organizations"] = http.StatusForbidden }},
+		{name: "stays", spec: "", status: StatusInfrastructure, want: "cannot delete the org", set: func(c *cloud, _ *fakeCommands) {
 			c.refuse["DELETE /v3/organizations/org-1"] = http.StatusInternalServerError
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			v := &fakeVerbs{c: c}
+			v := &fakeCommands{c: c}
 			if tt.set != nil {
 				tt.set(c, v)
 			}
@@ -185,7 +187,7 @@ func TestRunFailures(t *testing.T) {
 	}
 }
 
-func busy(c *cloud, _ *fakeVerbs) {
+func busy(c *cloud, _ *fakeCommands) {
 	c.page = func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprint(w, "busy")
@@ -193,8 +195,8 @@ func busy(c *cloud, _ *fakeVerbs) {
 }
 
 // crashes makes the app crash a while after the push.
-func crashes(description string, after time.Duration) func(*cloud, *fakeVerbs) {
-	return func(c *cloud, v *fakeVerbs) {
+func crashes(description string, after time.Duration) func(*cloud, *fakeCommands) {
+	return func(c *cloud, v *fakeCommands) {
 		v.after = func() {
 			crash := func() {
 				c.mu.Lock()
@@ -224,7 +226,7 @@ func TestRunNeeds(t *testing.T) {
 	const reason = "not installed on this machine: no-such-program, /no/such/*/file"
 	spec := "needs: [sh, '" + there + "', no-such-program, /no/such/*/file]\nbuild: exit 1\nchecks:\n- http: GET /\n"
 	c := newCloud(t)
-	r, said := tested(t, c, &fakeVerbs{c: c}, spec)
+	r, said := tested(t, c, &fakeCommands{c: c}, spec)
 	if r.Status != 0 || r.Folders[0].Skip != reason || !strings.Contains(said, "skipped: "+reason) {
 		t.Errorf("status %d, skipped %q\n%s", r.Status, r.Folders[0].Skip, said)
 	}
@@ -237,11 +239,11 @@ func TestRunNeeds(t *testing.T) {
 	if rows := r.Rows(); len(rows) != 2 || rows[1][3] != StateSkipped || rows[1][5] != reason {
 		t.Errorf("the table has %q", rows)
 	}
-	r, _ = testedWith(t, c, &fakeVerbs{c: c}, spec, Config{NoSkip: true})
+	r, _ = testedWith(t, c, &fakeCommands{c: c}, spec, Config{NoSkip: true})
 	if step := r.Folders[0].Steps[0]; r.Status != StatusInfrastructure || step.State != StateFailed || step.Detail != reason {
 		t.Errorf("status %d: %+v", r.Status, step)
 	}
-	if r, _ = tested(t, c, &fakeVerbs{c: c}, "needs: [sh, '"+there+"']\n"); r.Status != 0 || r.Folders[0].Skip != "" {
+	if r, _ = tested(t, c, &fakeCommands{c: c}, "needs: [sh, '"+there+"']\n"); r.Status != 0 || r.Folders[0].Skip != "" {
 		t.Errorf("status %d, skipped %q", r.Status, r.Folders[0].Skip)
 	}
 }
@@ -254,7 +256,7 @@ func TestRunRetries(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	}
-	r, said := tested(t, c, &fakeVerbs{c: c}, "checks: [{http: GET /}]")
+	r, said := tested(t, c, &fakeCommands{c: c}, "checks: [{http: GET /}]")
 	if r.Status != 0 || n != 3 {
 		t.Errorf("status %d after %d tries\n%s", r.Status, n, said)
 	}
@@ -264,8 +266,8 @@ func TestRunRetries(t *testing.T) {
 // are no checks.
 func TestRunWithoutChecks(t *testing.T) {
 	c := newCloud(t)
-	r, said := tested(t, c, &fakeVerbs{c: c}, "")
-	if r.Status != 0 || states(r) != "push=ok wait=ok" || !strings.Contains(said, "there is no check to make") {
+	r, said := tested(t, c, &fakeCommands{c: c}, "")
+	if r.Status != 0 || states(r) != "push=ok wait=ok" || !strings.Contains(said, "no checks are defined") {
 		t.Errorf("status %d, %s\n%s", r.Status, states(r), said)
 	}
 }
@@ -273,7 +275,7 @@ func TestRunWithoutChecks(t *testing.T) {
 // An interruption stops running steps, keeps nothing, and removes the org.
 func TestRunInterrupted(t *testing.T) {
 	c := newCloud(t)
-	ask := c.ask(t)
+	ask := c.newClient(t)
 	dir := write(t, map[string]string{"manifest.yml": "applications: [{name: shop}]", File: "checks: [{run: 'touch began; sleep 600'}]"})
 	folders, err := Find([]string{dir})
 	if err != nil {
@@ -290,11 +292,11 @@ func TestRunInterrupted(t *testing.T) {
 	}()
 	kept := false
 	r := Run(ctx, Config{
-		Ask: ask, Enter: func(context.Context, Place) (Inside, error) {
-			return Inside{Ask: ask, Verbs: &fakeVerbs{c: c}, Env: os.Environ()}, nil
+		Client: ask, Connect: func(context.Context, TestSpace) (SpaceClient, error) {
+			return SpaceClient{Client: ask, Commands: &fakeCommands{c: c}, Env: os.Environ()}, nil
 		},
-		Say:    func(string, ...any) {},
-		Bundle: func(context.Context, Scene) (string, error) { kept = true; return "", nil },
+		Progress: func(string, ...any) {},
+		Bundle:   func(context.Context, Evidence) (string, error) { kept = true; return "", nil },
 	}, append(folders, folders...))
 	if len(r.Folders) != 1 || r.Status != StatusFailed || kept || !c.did("DELETE /v3/organizations/org-1") {
 		t.Errorf("report = %+v, bundle %t", r, kept)

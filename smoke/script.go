@@ -41,9 +41,9 @@ func (s script) run(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("it did not end in time: %w", ctx.Err())
+		err = fmt.Errorf("the script did not finish in time: %w", ctx.Err())
 	} else if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = fmt.Errorf("it ended with %s", exit.ProcessState)
+		err = fmt.Errorf("the script failed: %s", exit.ProcessState)
 	}
 	return &Failure{Status: StatusFailed, Err: err, Output: out.String()}
 }
@@ -51,7 +51,7 @@ func (s script) run(ctx context.Context) error {
 // script runs a check script of the folder.
 func (c *checker) script(ctx context.Context, text string, a subject) error {
 	env := append(append([]string{}, c.env...), "APP="+a.name)
-	if routes, err := c.ask.Routes().OfApp(ctx, a.guid); err == nil {
+	if routes, err := c.client.Routes().OfApp(ctx, a.guid); err == nil {
 		if host := hostFor(routes, a.guid, 0); host != "" {
 			env = append(env, "APP_URL=http://"+host+c.routerPort())
 		}
@@ -61,9 +61,9 @@ func (c *checker) script(ctx context.Context, text string, a subject) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	about := "it printed nothing"
+	about := "the script printed nothing"
 	if text := strings.TrimSpace(f.Output); text != "" {
-		about = "at last it printed " + quotedEnd(text)
+		about = "the output ends with " + quotedEnd(text)
 	}
 	return &Failure{Status: StatusAssertion, Err: &mismatch{err: f.Err, about: about}, Output: f.Output}
 }

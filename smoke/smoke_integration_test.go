@@ -367,7 +367,7 @@ checks:
 `
 	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": spec})
 	code, out, talk := b.run(t, "smoke", "shop")
-	if code != 6 || !strings.Contains(talk, "cannot reach dewd") {
+	if code != 6 || !strings.Contains(talk, "cannot connect to dewd") {
 		t.Errorf("status %d, want 6\n%s\n%s", code, out, talk)
 	}
 	b.nothingLeft(t)
@@ -395,7 +395,7 @@ checks:
 		t.Error("a run that was killed has left nothing: nothing is shown here")
 	}
 	code, out, talk := b.run(t, "smoke", "shop")
-	if code != 0 || !strings.Contains(talk, "Removing a private daemon whose owner was killed") {
+	if code != 0 || !strings.Contains(talk, "Removing a private daemon of a killed dew smoke") {
 		t.Errorf("status %d, want 0\n%s\n%s", code, out, talk)
 	}
 	b.nothingLeft(t)
@@ -526,12 +526,12 @@ func TestSmokeMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a known key: did you mean checks? (the keys here are alone, needs, build,"},
-		{[]string{"smoke", "nowhere"}, 2, "cannot find what to test"},
+		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a known key: did you mean checks? (valid keys: alone, needs, build,"},
+		{[]string{"smoke", "nowhere"}, 2, "cannot find the folder or manifest to test"},
 		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force needs dew smoke init"},
-		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml is there already"},
+		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml already exists"},
 		{[]string{"smoke", "init", "bad", "--force"}, 0, "Wrote bad/smoke.yml"},
-		{[]string{"--run", "nowhere", "smoke", "bad"}, 6, "cannot reach dewd"},
+		{[]string{"--run", "nowhere", "smoke", "bad"}, 6, "cannot connect to dewd"},
 		{[]string{"smoke", "bad", "--dewd", "/nowhere/dewd"}, 9, "cannot start /nowhere/dewd"},
 	} {
 		if code, _, talk := b.run(t, tt.args...); code != tt.code || !strings.Contains(talk, tt.want) {

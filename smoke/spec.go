@@ -130,7 +130,7 @@ func (s Spec) withDefaults() Spec {
 func (c Check) withDefaults() Check {
 	if c.Timeout == 0 {
 		c.Timeout = checkTimeout
-		if c.ends() {
+		if c.causesCrash() {
 			c.Timeout = exitTimeout
 		}
 	}
@@ -138,16 +138,16 @@ func (c Check) withDefaults() Check {
 		c.Exit = &ExitCheck{}
 	}
 	if c.Name == "" {
-		c.Name = c.does()
+		c.Name = c.describe()
 	}
 	return c
 }
 
-// ends reports whether the check makes an instance crash.
-func (c Check) ends() bool { return c.Kill != nil || c.Exit != nil }
+// causesCrash reports whether the check makes an instance crash.
+func (c Check) causesCrash() bool { return c.Kill != nil || c.Exit != nil }
 
-// does describes a check by its action.
-func (c Check) does() string {
+// describe describes a check by its action.
+func (c Check) describe() string {
 	switch {
 	case c.HTTP != nil:
 		name := c.HTTP.Method + " " + c.HTTP.Path

@@ -66,9 +66,9 @@ func Sweep(ctx context.Context, dewd string, say func(format string, args ...any
 		if err != nil {
 			continue // it is in use
 		}
-		say("Removing a private daemon whose owner was killed: %s", dir)
+		say("Removing a private daemon of a killed dew smoke: %s", dir)
 		if err := newPrivate(dir, dewd).sweep(ctx); err != nil {
-			say("warning: cannot remove it: %v", err)
+			say("warning: cannot remove the private daemon: %v", err)
 		}
 		owner.Close()
 	}
@@ -87,16 +87,16 @@ func isOwn(dir string) bool {
 
 // sweep stops a daemon that is not a child of this process.
 func (p *Private) sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, sweepTime, fmt.Errorf("it did not leave within %s", sweepTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, sweepTime, fmt.Errorf("the daemon did not stop within %s", sweepTime))
 	defer cancel()
-	ask, err := client.New(client.Options{Run: p.Run})
+	daemon, err := client.New(client.Options{Run: p.Run})
 	if err != nil {
 		return err
 	}
-	_ = ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true}) // it could have exited long ago
+	_ = daemon.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true}) // it could have exited long ago
 	var last error
 	err = client.Poll(ctx, func() (bool, error) {
-		_, err := ask.Daemon().Root(ctx)
+		_, err := daemon.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); !errors.As(err, &u) {
 			return false, nil
 		}

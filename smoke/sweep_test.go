@@ -7,7 +7,7 @@ import (
 )
 
 // Folders of other users are never swept, because their contents cannot be trusted.
-func TestOurs(t *testing.T) {
+func TestIsOwn(t *testing.T) {
 	root := t.TempDir()
 	open, closed := filepath.Join(root, "open"), filepath.Join(root, "closed")
 	for dir, mode := range map[string]os.FileMode{open: 0o755, closed: 0o700} {

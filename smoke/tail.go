@@ -16,11 +16,11 @@ const (
 	tailLines = 200 // lines of each app, stored for the report
 )
 
-// tail follows the lines of all apps of a place from their creation on.
+// tail follows the lines of all apps of a space from their creation on.
 type tail struct {
-	ask   *client.Client
-	space string
-	show  func(app string, l *v3.Line) // can be nil
+	client *client.Client
+	space  string
+	show   func(app string, l *v3.Line) // can be nil
 
 	mu   sync.Mutex
 	last map[string][]string // by app; guarded by mu
@@ -29,9 +29,9 @@ type tail struct {
 	all  sync.WaitGroup
 }
 
-func startTail(ctx context.Context, ask *client.Client, space string, show func(string, *v3.Line)) *tail {
+func startTail(ctx context.Context, daemon *client.Client, space string, show func(string, *v3.Line)) *tail {
 	ctx, stop := context.WithCancel(ctx)
-	t := &tail{ask: ask, space: space, show: show, last: map[string][]string{}, stop: stop}
+	t := &tail{client: daemon, space: space, show: show, last: map[string][]string{}, stop: stop}
 	t.all.Go(func() { t.find(ctx) })
 	return t
 }
@@ -42,7 +42,7 @@ func (t *tail) find(ctx context.Context) {
 	defer tick.Stop()
 	seen := map[string]bool{}
 	for {
-		apps, _ := t.ask.Apps().ListIn(ctx, t.space) // an error is ignored: the next call works, or other steps report it
+		apps, _ := t.client.Apps().ListIn(ctx, t.space) // an error is ignored: the next call works, or other steps report it
 		for _, a := range apps {
 			if !seen[a.GUID] {
 				seen[a.GUID] = true
@@ -58,7 +58,7 @@ func (t *tail) find(ctx context.Context) {
 }
 
 func (t *tail) follow(ctx context.Context, a v3.App) {
-	_ = t.ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: -1, Follow: true}, client.Lines{Line: func(l *v3.Line) error {
+	_ = t.client.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: -1, Follow: true}, client.Lines{Line: func(l *v3.Line) error {
 		if l.Source != "RTR" {
 			t.keep(a.Name, lineText(l))
 		}
@@ -82,10 +82,10 @@ func newest(lines []string) []string { return lines[max(0, len(lines)-tailLines)
 func (t *tail) end(ctx context.Context) {
 	t.stop()
 	t.all.Wait()
-	apps, _ := t.ask.Apps().ListIn(ctx, t.space)
+	apps, _ := t.client.Apps().ListIn(ctx, t.space)
 	for _, a := range apps {
 		var lines []string
-		err := t.ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 10 * tailLines}, client.Lines{Line: func(l *v3.Line) error {
+		err := t.client.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 10 * tailLines}, client.Lines{Line: func(l *v3.Line) error {
 			if l.Source != "RTR" {
 				lines = newest(append(lines, lineText(l)))
 			}

@@ -10,19 +10,19 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-const lookEvery = 300 * time.Millisecond
+const checkInterval = 300 * time.Millisecond
 
 // watch finds crashes that no check caused.
 type watch struct {
-	ask  *client.Client
-	apps []subject
+	client *client.Client
+	apps   []subject
 
 	mu    sync.Mutex
 	known map[string]bool // crashes that a check caused; guarded by mu
 }
 
-func newWatch(ask *client.Client, apps []subject) *watch {
-	return &watch{ask: ask, apps: apps, known: map[string]bool{}}
+func newWatch(daemon *client.Client, apps []subject) *watch {
+	return &watch{client: daemon, apps: apps, known: map[string]bool{}}
 }
 
 func crashKey(c v3.Crash) string { return c.Instance + c.CrashedAt.String() }
@@ -40,13 +40,13 @@ func (w *watch) expected(c v3.Crash) bool {
 	return w.known[crashKey(c)]
 }
 
-// look returns the first crash that no check caused. It ignores a daemon that does not
+// check returns the first crash that no check caused. It ignores a daemon that does not
 // respond: other steps report that.
-func (w *watch) look(ctx context.Context) error {
+func (w *watch) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for _, a := range w.apps {
-		crashes, err := w.ask.Processes().Crashes(ctx, a.guid)
+		crashes, err := w.client.Processes().Crashes(ctx, a.guid)
 		if err != nil {
 			continue
 		}
@@ -65,7 +65,7 @@ func (w *watch) guard(ctx context.Context) (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(lookEvery)
+		tick := time.NewTicker(checkInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -73,7 +73,7 @@ func (w *watch) guard(ctx context.Context) (context.Context, func()) {
 				return
 			case <-tick.C:
 			}
-			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+			if err := w.check(ctx); err != nil && ctx.Err() == nil {
 				cancel(err)
 				return
 			}
@@ -89,13 +89,13 @@ func (w *watch) guard(ctx context.Context) (context.Context, func()) {
 func crashed(a subject, c v3.Crash) *Failure {
 	f := &Failure{
 		Status: StatusCrashed, Err: fmt.Errorf("app %s crashed: %s", a.name, c.Description),
-		Todo: "the log lines before it say more; dew smoke --keep leaves all in place, for dew crashes " + a.name,
+		Todo: "see the log lines above; to inspect the crash, run dew smoke --keep, then dew crashes " + a.name,
 	}
 	if c.First.OutOfMemory {
 		f.Status = StatusMemory
-		f.Todo = "give it more memory in the manifest"
+		f.Todo = "increase its memory in the manifest"
 		if c.First.Sidecar != "" {
-			f.Todo = fmt.Sprintf("give the sidecar %s more memory in the manifest", c.First.Sidecar)
+			f.Todo = fmt.Sprintf("increase the memory of the sidecar %s in the manifest", c.First.Sidecar)
 		}
 	}
 	return f

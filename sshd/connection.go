@@ -14,20 +14,20 @@ import (
 
 // connection is the connection of a client that has logged in.
 type connection struct {
-	s     *Server
-	sc    *ssh.ServerConn
-	g     grant
-	log   *slog.Logger
-	began time.Time
-	last  atomic.Int64 // time of the last activity, in nanoseconds since began
-	work  sync.WaitGroup
-	room  chan struct{} // capacity: the maximum number of channels
+	s            *Server
+	sc           *ssh.ServerConn
+	g            grant
+	log          *slog.Logger
+	began        time.Time
+	last         atomic.Int64 // time of the last activity, in nanoseconds since began
+	work         sync.WaitGroup
+	channelSlots chan struct{} // capacity: the maximum number of channels
 }
 
 func newConnection(s *Server, sc *ssh.ServerConn) *connection {
 	g, _ := sc.Permissions.ExtraData[grantKey{}].(grant) // set by authenticate
 	return &connection{
-		s: s, sc: sc, g: g, began: time.Now(), room: make(chan struct{}, s.limits.Channels),
+		s: s, sc: sc, g: g, began: time.Now(), channelSlots: make(chan struct{}, s.limits.Channels),
 		log: s.log.With("peer", sc.RemoteAddr(), "user", g.who.Name, "app", g.app.GUID, "process", g.process.GUID, "index", g.index),
 	}
 }
@@ -46,14 +46,14 @@ func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, req
 	for nc := range chans {
 		c.touch()
 		select {
-		case c.room <- struct{}{}:
+		case c.channelSlots <- struct{}{}:
 			c.work.Go(func() {
-				defer func() { <-c.room }()
+				defer func() { <-c.channelSlots }()
 				defer c.recoverPanic()
 				c.open(inner, nc)
 			})
 		default:
-			c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("this connection has %d channels, which is as many as there may be", c.s.limits.Channels))
+			c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("this connection already has %d channels, which is the limit", c.s.limits.Channels))
 		}
 	}
 	cancel(nil)
@@ -78,7 +78,7 @@ func (c *connection) open(ctx context.Context, nc ssh.NewChannel) {
 	case "direct-streamlocal@openssh.com":
 		c.openSocket(ctx, nc)
 	default:
-		c.refuse(nc, ssh.UnknownChannelType, "there are sessions and forwards here, and nothing else")
+		c.refuse(nc, ssh.UnknownChannelType, "this channel type is not supported: only sessions and port forwarding are")
 	}
 }
 
@@ -112,17 +112,17 @@ func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) 
 		case <-ticker.C:
 		}
 		if idle := c.idle(); idle >= c.s.limits.Idle {
-			c.log.Info("ssh connection is idle", "for", idle.Round(time.Second))
+			c.log.Info("closing an idle ssh connection", "for", idle.Round(time.Second))
 			return
 		}
 		if err := c.s.stillAllowed(c.g); err != nil {
-			c.log.Warn("ssh client may not stay", "why", err)
+			c.log.Warn("ssh client is no longer allowed", "why", err)
 			cancel(err)
 			continue
 		}
 		if !c.alive() {
 			if ctx.Err() == nil {
-				c.log.Info("ssh client is gone")
+				c.log.Info("ssh client does not respond")
 			}
 			return
 		}
@@ -157,20 +157,20 @@ func (c *connection) alive() bool {
 func (c *connection) touch()              { c.last.Store(int64(time.Since(c.began))) }
 func (c *connection) idle() time.Duration { return time.Since(c.began) - time.Duration(c.last.Load()) }
 
-// carry copies until the end of src and records the activity.
-func (c *connection) carry(dst io.Writer, src io.Reader) error {
-	_, err := io.Copy(dst, touching{c, src})
+// copyData copies until the end of src and records the activity.
+func (c *connection) copyData(dst io.Writer, src io.Reader) error {
+	_, err := io.Copy(dst, activityReader{c, src})
 	return err
 }
 
-// touching is a reader that hides all methods except Read. Otherwise io.Copy would
+// activityReader is a reader that hides all methods except Read. Otherwise io.Copy would
 // bypass it.
-type touching struct {
+type activityReader struct {
 	c *connection
 	r io.Reader
 }
 
-func (t touching) Read(b []byte) (int, error) {
+func (t activityReader) Read(b []byte) (int, error) {
 	n, err := t.r.Read(b)
 	t.c.touch()
 	return n, err

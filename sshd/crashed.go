@@ -14,7 +14,7 @@ import (
 const crashedPrefix = "crashed-"
 
 // errCrashed is the error for forwards to a crashed instance.
-var errCrashed = errors.New("nothing runs in an instance that crashed: there is nothing to forward to")
+var errCrashed = errors.New("cannot forward to a crashed instance: it has no running processes")
 
 // parseCrashed returns the id of a crashed instance, or false if text has none.
 func parseCrashed(text string) (runtime.InstanceID, bool) {
@@ -29,7 +29,7 @@ func (s *Server) crashFiles(process string, id runtime.InstanceID) (runtime.Cras
 			return files, nil
 		}
 	}
-	return runtime.CrashFiles{}, fmt.Errorf("nothing is kept of instance %s", id)
+	return runtime.CrashFiles{}, fmt.Errorf("the files of crashed instance %s are not stored", id)
 }
 
 // exec opens a session for the login: in a running process, in a task, or on the files

@@ -54,7 +54,7 @@ func TestEnterCrashed(t *testing.T) {
 		t.Errorf("a command printed %q, %v", out, err)
 	}
 	for _, at := range [][2]string{{"tcp", "localhost:8080"}, {"unix", "/tmp/x"}} {
-		if _, err := c.Dial(at[0], at[1]); err == nil || !strings.Contains(err.Error(), "nothing runs in an instance that crashed") {
+		if _, err := c.Dial(at[0], at[1]); err == nil || !strings.Contains(err.Error(), "cannot forward to a crashed instance") {
 			t.Errorf("a forward to %s = %v, want to be refused", at[1], err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestEnterCrashed(t *testing.T) {
 		"cf:" + appGUID + "/crashed-" + string(runtime.NewInstanceID()),
 		"cf:" + workerGUID + "/crashed-" + string(id), // of another process
 	} {
-		if _, banner, err := w.login(user, w.code("more")); err == nil || !strings.Contains(banner, "nothing is kept of instance") {
+		if _, banner, err := w.login(user, w.code("more")); err == nil || !strings.Contains(banner, "the files of crashed instance ") {
 			t.Errorf("%s: %v, %q; want that nothing is kept", user, err, banner)
 		}
 	}

@@ -26,7 +26,7 @@ func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return
 	}
-	id, err := c.s.instance(c.g.place())
+	id, err := c.s.instance(c.g.instanceKey())
 	if err != nil {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return
@@ -50,7 +50,7 @@ func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 		c.awaitEnd(joined, id)
 		_ = conn.Close() // it may already be closed
 	}()
-	c.join(ch, end{Reader: conn, Writer: conn, close: func() error { return closeWrite(conn) }, abort: conn.Close})
+	c.join(ch, forwardEnd{Reader: conn, Writer: conn, close: func() error { return closeWrite(conn) }, abort: conn.Close})
 }
 
 // dial connects inside an instance. Health checks of all apps use the same few threads,
@@ -60,7 +60,7 @@ func (s *Server) dial(ctx context.Context, id runtime.InstanceID, address string
 	case s.dials <- struct{}{}:
 		defer func() { <-s.dials }()
 	case <-ctx.Done():
-		return nil, errors.New("too many forwards wait for an answer")
+		return nil, errors.New("too many forwarded connections are still being opened")
 	}
 	return s.c.Instances.Dial(ctx, id, "tcp", address)
 }
@@ -87,12 +87,12 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return
 	}
-	at := c.g.place()
-	if !c.s.enter(at) {
-		c.refuse(nc, ssh.ResourceShortage, "the instance has as many sessions as there may be")
+	at := c.g.instanceKey()
+	if !c.s.countSession(at) {
+		c.refuse(nc, ssh.ResourceShortage, "the instance already has the maximum number of sessions")
 		return
 	}
-	defer c.s.leave(at)
+	defer c.s.uncountSession(at)
 	ses, err := c.exec(ctx, runtime.ExecSpec{Kind: runtime.ExecSocket, Command: path})
 	if err != nil {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
@@ -107,11 +107,11 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 	stop := context.AfterFunc(ctx, func() { _ = ses.Close() })
 	defer stop()
 	st := ses.Streams()
-	c.join(ch, end{Reader: st.Out, Writer: st.In, close: st.In.Close, abort: ses.Close})
+	c.join(ch, forwardEnd{Reader: st.Out, Writer: st.In, close: st.In.Close, abort: ses.Close})
 }
 
-// end is the inner end of a forward.
-type end struct {
+// forwardEnd is the inner end of a forward.
+type forwardEnd struct {
 	io.Reader
 	io.Writer
 	close func() error // closes the write side; reading continues
@@ -120,17 +120,17 @@ type end struct {
 
 // join copies both ways until both have ended. When one side ends, it closes that
 // direction, and the other continues, as in a TCP connection.
-func (c *connection) join(ch ssh.Channel, inner end) {
+func (c *connection) join(ch ssh.Channel, inner forwardEnd) {
 	var ways sync.WaitGroup
 	ways.Go(func() {
-		if err := c.carry(inner, ch); err != nil {
+		if err := c.copyData(inner, ch); err != nil {
 			_ = inner.abort() // nothing can be written any more
 			return
 		}
 		_ = inner.close()
 	})
 	ways.Go(func() {
-		if err := c.carry(ch, inner); err != nil {
+		if err := c.copyData(ch, inner); err != nil {
 			_ = ch.Close()
 			return
 		}
@@ -163,10 +163,10 @@ func parsePort(payload []byte) (string, error) {
 	const maxHost, maxPort = 253, 1<<16 - 1
 	host := strings.TrimSuffix(strings.TrimPrefix(m.Host, "["), "]")
 	if host == "" || len(host) > maxHost || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' }) {
-		return "", errors.New("a forward needs the name or address of a host")
+		return "", errors.New("port forwarding needs a host name or address")
 	}
 	if m.Port == 0 || m.Port > maxPort {
-		return "", errors.New("a forward needs a port from 1 to 65535")
+		return "", errors.New("port forwarding needs a port from 1 to 65535")
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(uint64(m.Port), 10)), nil
 }
@@ -183,7 +183,7 @@ func parseSocket(payload []byte) (string, error) {
 	}
 	const maxPath = 107
 	if m.Path == "" || m.Path[0] == '-' || len(m.Path) > maxPath || strings.ContainsRune(m.Path, 0) {
-		return "", errors.New("a forward needs the path of a socket, of 107 bytes at most")
+		return "", errors.New("socket forwarding needs the path of a socket, at most 107 bytes long")
 	}
 	return m.Path, nil
 }

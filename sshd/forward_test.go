@@ -140,7 +140,7 @@ func TestLimitOfDials(t *testing.T) {
 	w.s.dials <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.s.dial(ctx, "i", "127.0.0.1:80"); err == nil || !has(err.Error(), "too many forwards") {
+	if _, err := w.s.dial(ctx, "i", "127.0.0.1:80"); err == nil || !has(err.Error(), "too many forwarded connections") {
 		t.Errorf("dial = %v, want that there are too many", err)
 	}
 	<-w.s.dials

@@ -25,8 +25,8 @@ func (s *Server) Fingerprint() string {
 func hostKey(file string) (ssh.Signer, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeKey(file); err != nil {
-			return nil, fmt.Errorf("cannot make the host key: %w", err)
+		if err := createKey(file); err != nil {
+			return nil, fmt.Errorf("cannot create the host key: %w", err)
 		}
 		b, err = os.ReadFile(file)
 	}
@@ -35,13 +35,13 @@ func hostKey(file string) (ssh.Signer, error) {
 	}
 	signer, err := ssh.ParsePrivateKey(b)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the host key %s: %w (remove it, and a new one is made that clients must be told of)", file, err)
+		return nil, fmt.Errorf("cannot use the host key %s: %w (delete the file to get a new host key; clients must then accept the new key)", file, err)
 	}
 	return signer, nil
 }
 
-// makeKey writes a new key atomically and durably.
-func makeKey(file string) error {
+// createKey writes a new key atomically and durably.
+func createKey(file string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err

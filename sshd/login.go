@@ -32,9 +32,9 @@ const (
 )
 
 // errTask is the error for everything except the one session of a task.
-var errTask = errors.New("a task has one session, which runs its command: nothing is copied or forwarded")
+var errTask = errors.New("a task has a single session, which runs its command: copying files and port forwarding are not possible")
 
-var errLogin = errors.New("the user must be cf:<guid of a process or app>/<index>")
+var errLogin = errors.New("the user name must be cf:<guid of a process or app>/<index>")
 
 // taskLogin replaces the index in a login to a task: cf:<guid of a task>/task.
 const taskLogin = "task"
@@ -85,8 +85,8 @@ type grant struct {
 	sidecar string
 }
 
-func (g grant) place() place {
-	return place{process: g.process.GUID, index: g.index, task: g.task, crashed: g.crashed}
+func (g grant) instanceKey() instanceKey {
+	return instanceKey{process: g.process.GUID, index: g.index, task: g.task, crashed: g.crashed}
 }
 
 func (g grant) target() runtime.ExecTarget {
@@ -104,19 +104,19 @@ func (s *Server) authenticate(meta ssh.ConnMetadata, code []byte) (*ssh.Permissi
 	}
 	who, err := s.c.Redeem(string(code))
 	if err != nil {
-		return nil, fmt.Errorf("cannot let %s in: %w", meta.User(), err)
+		return nil, fmt.Errorf("cannot log in %s: %w", meta.User(), err)
 	}
 	g, err := s.grant(who, to)
 	s.record(g, meta.RemoteAddr(), err)
 	if err != nil {
-		return nil, &ssh.BannerError{Err: fmt.Errorf("cannot let %s in to %s: %w", who.Name, meta.User(), err), Message: "dew: " + err.Error() + "\r\n"}
+		return nil, &ssh.BannerError{Err: fmt.Errorf("cannot log in %s to %s: %w", who.Name, meta.User(), err), Message: "dew: " + err.Error() + "\r\n"}
 	}
 	return &ssh.Permissions{ExtraData: map[any]any{grantKey{}: g}}, nil
 }
 
-// errNobody is the error both for a process that does not exist and for one that the
+// errNoProcess is the error both for a process that does not exist and for one that the
 // user cannot see.
-var errNobody = errors.New("there is no such process, or you may not enter it")
+var errNoProcess = errors.New("the process does not exist, or you are not allowed to use SSH with it")
 
 // grant finds the target of a login and checks whether the user can enter it.
 func (s *Server) grant(who auth.Principal, to login) (grant, error) {
@@ -126,7 +126,7 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		g.app, err = s.c.Registry.App(g.process.App)
 	}
 	if errors.Is(err, app.ErrNotFound) {
-		return g, errNobody
+		return g, errNoProcess
 	}
 	if err != nil {
 		return g, err
@@ -142,7 +142,7 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 	if g.task { // opening the session checks whether the task waits for one
 		return g, nil
 	}
-	if _, err := s.instance(g.place()); err != nil {
+	if _, err := s.instance(g.instanceKey()); err != nil {
 		return g, err
 	}
 	return g, nil
@@ -162,7 +162,7 @@ func (s *Server) process(to login) (app.Process, error) {
 func (s *Server) stillAllowed(g grant) error {
 	a, err := s.c.Registry.App(g.app.GUID)
 	if errors.Is(err, app.ErrNotFound) {
-		return errNobody
+		return errNoProcess
 	}
 	if err != nil {
 		s.log.Warn("cannot check whether the user still has access", "app", g.app.GUID, "err", err)
@@ -179,7 +179,7 @@ func (s *Server) runs(process string, id runtime.InstanceID) bool {
 }
 
 // instance returns the running instance at a place.
-func (s *Server) instance(at place) (runtime.InstanceID, error) {
+func (s *Server) instance(at instanceKey) (runtime.InstanceID, error) {
 	switch {
 	case at.crashed != "":
 		return "", errCrashed

@@ -93,7 +93,7 @@ func TestRefusals(t *testing.T) {
 		{name: "no such form", user: "root", code: w.code("a")},
 		{name: "wrong code", user: "cf:" + appGUID + "/0", code: "wrong"},
 		{name: "empty code", user: "cf:" + appGUID + "/0", code: ""},
-		{name: "unknown guid", user: "cf:bbbbbbbb-0000-4000-8000-000000000001/0", code: w.code("c"), banner: "no such process"},
+		{name: "unknown guid", user: "cf:bbbbbbbb-0000-4000-8000-000000000001/0", code: w.code("c"), banner: "the process does not exist"},
 		{name: "no such index", user: "cf:" + appGUID + "/7", code: w.code("d"), banner: "instance 7 is not running", recorded: true},
 		{name: "crashed instance", user: "cf:" + appGUID + "/1", code: w.code("e"), banner: "instance 1 is not running", recorded: true},
 		{name: "not allowed", user: "cf:" + appGUID + "/0", code: w.code("f"), denied: errors.New("ssh is not enabled"), banner: "ssh is not enabled", recorded: true},

@@ -118,15 +118,15 @@ type Server struct {
 	limits      Limits
 	signer      ssh.Signer
 	config      *ssh.ServerConfig
-	handshakes  chan struct{} // capacity: the maximum number of handshakes
-	connections chan struct{} // capacity: the maximum number of connections
-	dials       chan struct{} // capacity: the maximum number of forwards that wait for a connection
-	mu          sync.Mutex    // guards the field below
-	connected   map[place]int // number of sessions by instance
+	handshakes  chan struct{}       // capacity: the maximum number of handshakes
+	connections chan struct{}       // capacity: the maximum number of connections
+	dials       chan struct{}       // capacity: the maximum number of forwards that wait for a connection
+	mu          sync.Mutex          // guards the field below
+	connected   map[instanceKey]int // number of sessions by instance
 }
 
-// place identifies an instance.
-type place struct {
+// instanceKey identifies an instance.
+type instanceKey struct {
 	process string
 	index   int
 	task    bool
@@ -151,7 +151,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		c: c, log: c.Logger, limits: l, signer: signer,
 		handshakes: make(chan struct{}, l.Handshakes), connections: make(chan struct{}, l.Connections),
-		dials: make(chan struct{}, l.Dials), connected: map[place]int{},
+		dials: make(chan struct{}, l.Dials), connected: map[instanceKey]int{},
 	}
 	s.config = &ssh.ServerConfig{
 		ServerVersion:    "SSH-2.0-dew",
@@ -177,10 +177,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("cannot take ssh connections: %w", err)
+			return fmt.Errorf("cannot accept ssh connections: %w", err)
 		default: // a temporary error, such as too many open files
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			s.log.Warn("cannot take an ssh connection, trying again", "err", err)
+			s.log.Warn("cannot accept an ssh connection, trying again", "err", err)
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():
@@ -209,7 +209,7 @@ func (s *Server) admit(ctx context.Context, raw net.Conn) {
 	case s.connections <- struct{}{}:
 		defer func() { <-s.connections }()
 	default:
-		s.log.Warn("ssh connection refused: there are too many", "peer", raw.RemoteAddr(), "limit", s.limits.Connections)
+		s.log.Warn("ssh connection refused: too many connections", "peer", raw.RemoteAddr(), "limit", s.limits.Connections)
 		return
 	}
 	newConnection(s, sc).serve(ctx, chans, reqs)
@@ -221,7 +221,7 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn) (*ssh.ServerConn, 
 	case s.handshakes <- struct{}{}:
 		defer func() { <-s.handshakes }()
 	default:
-		return nil, nil, nil, fmt.Errorf("%d others are at their handshake", s.limits.Handshakes)
+		return nil, nil, nil, fmt.Errorf("too many handshakes at the same time (the limit is %d)", s.limits.Handshakes)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer stop()
@@ -235,8 +235,8 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn) (*ssh.ServerConn, 
 	return sc, chans, reqs, raw.SetDeadline(time.Time{})
 }
 
-// enter counts a new session of an instance, unless the limit is reached.
-func (s *Server) enter(at place) bool {
+// countSession counts a new session of an instance, unless the limit is reached.
+func (s *Server) countSession(at instanceKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.connected[at] >= s.limits.Sessions {
@@ -246,7 +246,7 @@ func (s *Server) enter(at place) bool {
 	return true
 }
 
-func (s *Server) leave(at place) {
+func (s *Server) uncountSession(at instanceKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.connected[at]--; s.connected[at] == 0 {

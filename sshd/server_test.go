@@ -66,7 +66,7 @@ func TestSilentClient(t *testing.T) {
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
 	deaf.stop()
 	w.eventually("the session ended", func() bool { return w.sessions() == 0 })
-	w.eventually("it is said", func() bool { return has(w.said.String(), "ssh client is gone") })
+	w.eventually("it is said", func() bool { return has(w.logText.String(), "ssh client does not respond") })
 }
 
 // deafConn is a connection that stops delivering data at some point.
@@ -92,8 +92,8 @@ func TestIdle(t *testing.T) {
 	w := newWorld(t, Limits{Idle: 50 * time.Millisecond, Alive: 10 * time.Millisecond})
 	c := w.client("cf:" + appGUID + "/0")
 	_ = c.Wait()
-	if !has(w.said.String(), "ssh connection is idle") {
-		t.Errorf("the server said %s, want that the connection was idle", w.said.String())
+	if !has(w.logText.String(), "closing an idle ssh connection") {
+		t.Errorf("the server said %s, want that the connection was idle", w.logText.String())
 	}
 }
 
@@ -117,7 +117,7 @@ func TestServerLeaves(t *testing.T) {
 	}
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
 	w.stop()
-	if code := status(t, ses.Wait()); code != ownStatus || !has(errs.String(), "the session has ended") {
+	if code := status(t, ses.Wait()); code != failureStatus || !has(errs.String(), "the session has ended") {
 		t.Errorf("status %d, stderr %q; want to be told", code, errs.String())
 	}
 	if w.sessions() != 0 {
@@ -136,7 +136,7 @@ func TestRightsEnd(t *testing.T) {
 	}
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
 	w.deny(errors.New("ssh is not enabled for app 'shop'"))
-	if code := status(t, ses.Wait()); code != ownStatus || !has(errs.String(), "the session has ended: ssh is not enabled") {
+	if code := status(t, ses.Wait()); code != failureStatus || !has(errs.String(), "the session has ended: ssh is not enabled") {
 		t.Errorf("status %d, stderr %q; want to be told why", code, errs.String())
 	}
 	w.eventually("the connection ends", func() bool { return len(w.s.connections) == 0 && w.sessions() == 0 })
@@ -180,7 +180,7 @@ func TestLimitOfConnections(t *testing.T) {
 	if err == nil {
 		_ = c.Wait() // it is closed at once
 	}
-	w.eventually("it is said", func() bool { return has(w.said.String(), "there are too many") })
+	w.eventually("it is said", func() bool { return has(w.logText.String(), "too many connections") })
 }
 
 // A client that does not finish its handshake is disconnected, and does not block
@@ -226,8 +226,8 @@ func TestGarbage(t *testing.T) {
 		_ = c.Close()
 	}
 	w.client("cf:" + appGUID + "/0")
-	if has(w.said.String(), "panic") {
-		t.Errorf("the server said:\n%s", w.said.String())
+	if has(w.logText.String(), "panic") {
+		t.Errorf("the server said:\n%s", w.logText.String())
 	}
 }
 

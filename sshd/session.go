@@ -29,18 +29,18 @@ type sessionChannel struct {
 }
 
 const (
-	maxEnv     = 64 << 10 // bytes of variables that a client can send
-	maxCommand = 128 << 10
-	ownStatus  = 255 // exit status if dew failed and not the command
+	maxEnv        = 64 << 10 // bytes of variables that a client can send
+	maxCommand    = 128 << 10
+	failureStatus = 255 // exit status if dew failed and not the command
 )
 
 func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
-	at := c.g.place()
-	if !c.s.enter(at) {
-		c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("instance %d has %d sessions, which is as many as there may be", at.index, c.s.limits.Sessions))
+	at := c.g.instanceKey()
+	if !c.s.countSession(at) {
+		c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("instance %d already has %d sessions, which is the limit", at.index, c.s.limits.Sessions))
 		return
 	}
-	defer c.s.leave(at)
+	defer c.s.uncountSession(at)
 	ch, reqs, err := nc.Accept()
 	if err != nil {
 		return
@@ -113,13 +113,13 @@ func parseStart(kind string, payload []byte) (runtime.ExecSpec, error) {
 	}
 	switch {
 	case len(m.Value) > maxCommand || strings.ContainsRune(m.Value, 0):
-		return runtime.ExecSpec{}, errors.New("the command cannot be run")
+		return runtime.ExecSpec{}, errors.New("the command is not valid")
 	case kind == "exec":
 		return runtime.ExecSpec{Kind: runtime.ExecCommand, Command: m.Value}, nil
 	case m.Value == "sftp":
 		return runtime.ExecSpec{Kind: runtime.ExecFiles}, nil
 	}
-	return runtime.ExecSpec{}, fmt.Errorf("there is no subsystem %q", m.Value)
+	return runtime.ExecSpec{}, fmt.Errorf("unknown subsystem %q", m.Value)
 }
 
 func (r *sessionChannel) setEnv(payload []byte) bool {
@@ -183,30 +183,30 @@ func (r *sessionChannel) begin(ctx context.Context, req *ssh.Request) {
 	ses, err := r.c.exec(ctx, spec)
 	if err != nil {
 		r.c.log.Warn("cannot open a session", "kind", spec.Kind, "err", err)
-		r.finish(runtime.SessionEnd{Code: ownStatus, Why: err.Error()})
+		r.finish(runtime.SessionEnd{Code: failureStatus, Why: err.Error()})
 		return
 	}
 	r.run = ses
 	r.done.Go(func() {
 		defer r.c.recoverPanic()
-		r.carry(ctx, ses)
+		r.copyStreams(ctx, ses)
 	})
 }
 
-// carry copies input and output until the session has ended and the client has received
+// copyStreams copies input and output until the session has ended and the client has received
 // all of its output.
-func (r *sessionChannel) carry(ctx context.Context, ses runtime.Session) {
+func (r *sessionChannel) copyStreams(ctx context.Context, ses runtime.Session) {
 	st := ses.Streams()
 	go func() {
-		_ = r.c.carry(st.In, r.ch) // the session or its client has ended
+		_ = r.c.copyData(st.In, r.ch) // the session or its client has ended
 		_ = st.In.Close()
 	}()
 	var outputs sync.WaitGroup
-	outputs.Go(func() { _ = r.c.carry(r.ch, st.Out) })
-	outputs.Go(func() { _ = r.c.carry(r.ch.Stderr(), st.Err) })
+	outputs.Go(func() { _ = r.c.copyData(r.ch, st.Out) })
+	outputs.Go(func() { _ = r.c.copyData(r.ch.Stderr(), st.Err) })
 	end, err := ses.Wait(ctx)
 	if err != nil {
-		end = runtime.SessionEnd{Code: ownStatus, Why: disconnectReason(ctx)}
+		end = runtime.SessionEnd{Code: failureStatus, Why: disconnectReason(ctx)}
 		_ = ses.Close() // which closes its output
 	}
 	outputs.Wait()
@@ -218,7 +218,7 @@ func disconnectReason(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err.Error()
 	}
-	return "the connection is let go"
+	return "the server closed the connection"
 }
 
 // finish sends the exit status to the client. Without a status, clients report an
@@ -276,7 +276,7 @@ func parseModes(b []byte) ([]runtime.TerminalMode, error) {
 	var out []runtime.TerminalMode
 	for len(b) > 0 && b[0] != end && b[0] < unknown {
 		if len(b) < one {
-			return nil, errors.New("the terminal modes end in the midst of one")
+			return nil, errors.New("the terminal modes are incomplete")
 		}
 		out = append(out, runtime.TerminalMode{Opcode: b[0], Value: uint32(b[1])<<24 | uint32(b[2])<<16 | uint32(b[3])<<8 | uint32(b[4])})
 		b = b[one:]
@@ -291,7 +291,7 @@ func parseSignal(payload []byte) (syscall.Signal, error) {
 	}
 	sig := unix.SignalNum("SIG" + m.Name)
 	if sig == 0 {
-		return 0, fmt.Errorf("there is no signal %q", m.Name)
+		return 0, fmt.Errorf("unknown signal %q", m.Name)
 	}
 	return sig, nil
 }

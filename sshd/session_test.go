@@ -151,7 +151,7 @@ func TestExecFails(t *testing.T) {
 	ses := w.session(w.client("cf:" + appGUID + "/0/nobody"))
 	var errs bytes.Buffer
 	ses.Stderr = &errs
-	if code := status(t, ses.Run("echo hello")); code != ownStatus || !has(errs.String(), "no such instance") {
+	if code := status(t, ses.Run("echo hello")); code != failureStatus || !has(errs.String(), "instance or process not found") {
 		t.Errorf("status %d, stderr %q; want 255 and the reason", code, errs.String())
 	}
 }

@@ -29,12 +29,12 @@ func TestEnterTask(t *testing.T) {
 		t.Errorf("the session of %q printed %q, %v", w.attached, out, err)
 	}
 	for _, at := range [][2]string{{"tcp", "localhost:8080"}, {"unix", "/tmp/x"}} {
-		if _, err := c.Dial(at[0], at[1]); err == nil || !strings.Contains(err.Error(), "nothing is copied or forwarded") {
+		if _, err := c.Dial(at[0], at[1]); err == nil || !strings.Contains(err.Error(), "copying files and port forwarding are not possible") {
 			t.Errorf("a forward to %s = %v, want to be refused", at[1], err)
 		}
 	}
 	for _, user := range []string{"cf:" + appGUID + "/task", "cf:nothing/task"} {
-		if _, banner, err := w.login(user, w.code("more")); err == nil || !strings.Contains(banner, errNobody.Error()) {
+		if _, banner, err := w.login(user, w.code("more")); err == nil || !strings.Contains(banner, errNoProcess.Error()) {
 			t.Errorf("%s: %v, %q", user, err, banner)
 		}
 	}

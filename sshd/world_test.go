@@ -49,7 +49,7 @@ type world struct {
 	attached string // the task whose session was opened last
 
 	registry *registry.Registry
-	said     testkit.Buffer
+	logText  testkit.Buffer
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	w.s, err = New(Config{
 		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: reg, Instances: w,
 		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
-		Logger: slog.New(slog.NewTextHandler(&w.said, nil)),
+		Logger: slog.New(slog.NewTextHandler(&w.logText, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func (w *world) session(c *ssh.Client) *ssh.Session {
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	if testkit.Until(testkit.True(ok)) != nil {
-		w.t.Fatalf("the condition was not met in time: %s\nthe server said:\n%s", what, &w.said)
+		w.t.Fatalf("the condition was not met in time: %s\nthe server said:\n%s", what, &w.logText)
 	}
 }
 

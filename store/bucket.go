@@ -78,7 +78,7 @@ func (b *Bucket[T]) With(tx *Tx) *Bucket[T] {
 
 // Get returns the value of key, or ErrNotFound.
 func (b *Bucket[T]) Get(key string) (v T, err error) {
-	err = b.read(func(s *shelf) error {
+	err = b.read(func(s *txBucket) error {
 		v, err = b.get(s, key)
 		return err
 	})
@@ -88,19 +88,19 @@ func (b *Bucket[T]) Get(key string) (v T, err error) {
 // Put stores v under key and replaces an existing value. It returns ErrTaken and
 // changes nothing if a unique index already has that entry for another key.
 func (b *Bucket[T]) Put(key string, v T) error {
-	return b.write(func(s *shelf) error { return b.put(s, key, v) })
+	return b.write(func(s *txBucket) error { return b.put(s, key, v) })
 }
 
 // Delete removes key. If key does not exist, it is not an error, and listeners are not
 // called.
 func (b *Bucket[T]) Delete(key string) error {
-	return b.write(func(s *shelf) error { return b.remove(s, key) })
+	return b.write(func(s *txBucket) error { return b.remove(s, key) })
 }
 
 // Update changes the value of key in one transaction and returns the new value. It
 // returns ErrNotFound if key does not exist.
 func (b *Bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
-	err = b.write(func(s *shelf) error {
+	err = b.write(func(s *txBucket) error {
 		v, err = b.get(s, key)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (b *Bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
 // Touch calls the listeners of key without a change of its value. It is for values
 // whose meaning depends on another bucket that changed.
 func (b *Bucket[T]) Touch(key string) error {
-	return b.write(func(s *shelf) error {
+	return b.write(func(s *txBucket) error {
 		s.tx.changed(b.name, key)
 		return nil
 	})
@@ -128,7 +128,7 @@ func (b *Bucket[T]) All() ([]T, error) { return b.Prefix("") }
 // Last returns the value with the greatest key that starts with prefix, or ErrNotFound.
 // It reads no other value.
 func (b *Bucket[T]) Last(prefix string) (v T, err error) {
-	err = b.read(func(s *shelf) error {
+	err = b.read(func(s *txBucket) error {
 		k, raw := lastOf(s.values(), []byte(prefix))
 		if k == nil {
 			return fmt.Errorf("%s: no key starts with %q: %w", b.name, prefix, ErrNotFound)
@@ -141,7 +141,7 @@ func (b *Bucket[T]) Last(prefix string) (v T, err error) {
 
 // Prefix returns the values whose keys start with prefix, in the order of keys.
 func (b *Bucket[T]) Prefix(prefix string) (vs []T, err error) {
-	err = b.read(func(s *shelf) error {
+	err = b.read(func(s *txBucket) error {
 		return s.each(s.values(), []byte(prefix), func(k, raw []byte) error {
 			v, err := b.decode(string(k), raw)
 			vs = append(vs, v)
@@ -161,7 +161,7 @@ func (b *Bucket[T]) By(index, value string) (vs []T, err error) {
 	if value == "" {
 		return nil, nil
 	}
-	err = b.read(func(s *shelf) error {
+	err = b.read(func(s *txBucket) error {
 		keys, err := b.lookup(s, x, value)
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (b *Bucket[T]) By(index, value string) (vs []T, err error) {
 		for _, k := range keys {
 			v, err := b.get(s, k)
 			if err != nil {
-				return fmt.Errorf("index %s of %s points to %s: %w", index, b.name, k, err)
+				return fmt.Errorf("index %s of %s refers to key %s: %w", index, b.name, k, err)
 			}
 			vs = append(vs, v)
 		}
@@ -196,22 +196,22 @@ func (b *Bucket[T]) index(name string) index[T] {
 }
 
 // read runs fn on the bucket inside the current transaction, or a new one.
-func (b *Bucket[T]) read(fn func(s *shelf) error) error {
+func (b *Bucket[T]) read(fn func(s *txBucket) error) error {
 	if b.tx != nil {
-		if err := b.tx.alive(); err != nil {
+		if err := b.tx.checkOpen(); err != nil {
 			return err
 		}
-		return fn(&shelf{tx: b.tx, root: b.tx.bolt.Bucket([]byte(b.name))})
+		return fn(&txBucket{tx: b.tx, root: b.tx.bolt.Bucket([]byte(b.name))})
 	}
 	return b.db.View(func(tx *Tx) error { return b.With(tx).read(fn) })
 }
 
 // write runs fn on the bucket, and creates the bucket if needed.
-func (b *Bucket[T]) write(fn func(s *shelf) error) error {
+func (b *Bucket[T]) write(fn func(s *txBucket) error) error {
 	if b.tx == nil {
 		return b.db.Update(func(tx *Tx) error { return b.With(tx).write(fn) })
 	}
-	if err := b.tx.alive(); err != nil {
+	if err := b.tx.checkOpen(); err != nil {
 		return err
 	}
 	if !b.tx.bolt.Writable() {
@@ -221,10 +221,10 @@ func (b *Bucket[T]) write(fn func(s *shelf) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot create bucket %s: %w", b.name, err)
 	}
-	return fn(&shelf{tx: b.tx, root: root})
+	return fn(&txBucket{tx: b.tx, root: root})
 }
 
-func (b *Bucket[T]) get(s *shelf, key string) (v T, err error) {
+func (b *Bucket[T]) get(s *txBucket, key string) (v T, err error) {
 	vals := s.values()
 	if vals == nil {
 		return v, fmt.Errorf("%s %q: %w", b.name, key, ErrNotFound)
@@ -243,7 +243,7 @@ func (b *Bucket[T]) decode(key string, raw []byte) (v T, err error) {
 	return v, nil
 }
 
-func (b *Bucket[T]) put(s *shelf, key string, v T) error {
+func (b *Bucket[T]) put(s *txBucket, key string, v T) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("cannot write %s %q: %w", b.name, key, err)
@@ -258,52 +258,52 @@ func (b *Bucket[T]) put(s *shelf, key string, v T) error {
 		return err
 	}
 	if err := b.fill(s); err != nil {
-		return s.tx.breaks(err)
+		return s.tx.markBroken(err)
 	}
 	if err := b.check(s, key, kept); err != nil {
 		return err
 	}
 	if err := b.unlink(s, key); err != nil {
-		return s.tx.breaks(err)
+		return s.tx.markBroken(err)
 	}
 	if err := b.link(s, key, kept); err != nil {
-		return s.tx.breaks(err)
+		return s.tx.markBroken(err)
 	}
 	vals, err := s.root.CreateBucketIfNotExists(valuesBucket)
 	if err != nil {
-		return s.tx.breaks(err)
+		return s.tx.markBroken(err)
 	}
 	if err := vals.Put([]byte(key), raw); err != nil {
-		return s.tx.breaks(fmt.Errorf("cannot write %s %q: %w", b.name, key, err))
+		return s.tx.markBroken(fmt.Errorf("cannot write %s %q: %w", b.name, key, err))
 	}
 	s.tx.changed(b.name, key)
 	return nil
 }
 
-func (b *Bucket[T]) remove(s *shelf, key string) error {
+func (b *Bucket[T]) remove(s *txBucket, key string) error {
 	vals := s.values()
 	if vals == nil || vals.Get([]byte(key)) == nil {
 		return nil
 	}
 	if err := b.fill(s); err != nil {
-		return s.tx.breaks(err)
+		return s.tx.markBroken(err)
 	}
 	if err := b.unlink(s, key); err != nil {
-		return s.tx.breaks(err)
+		return s.tx.markBroken(err)
 	}
 	if err := vals.Delete([]byte(key)); err != nil {
-		return s.tx.breaks(fmt.Errorf("cannot delete %s %q: %w", b.name, key, err))
+		return s.tx.markBroken(fmt.Errorf("cannot delete %s %q: %w", b.name, key, err))
 	}
 	s.tx.changed(b.name, key)
 	return nil
 }
 
 // check refuses an invalid v before anything is written.
-func (b *Bucket[T]) check(s *shelf, key string, v T) error {
+func (b *Bucket[T]) check(s *txBucket, key string, v T) error {
 	for _, x := range b.indexes {
 		value := x.key(v)
 		if n := len(indexKey(value, key)); n > bbolt.MaxKeySize {
-			return fmt.Errorf("cannot write %s %q: its %s is too long", b.name, key, x.name)
+			return fmt.Errorf("cannot write %s %q: the value of index %s is too long", b.name, key, x.name)
 		}
 		if !x.unique || value == "" {
 			continue
@@ -320,7 +320,7 @@ func (b *Bucket[T]) check(s *shelf, key string, v T) error {
 }
 
 // link adds the index entries of v.
-func (b *Bucket[T]) link(s *shelf, key string, v T) error {
+func (b *Bucket[T]) link(s *txBucket, key string, v T) error {
 	for _, x := range b.indexes {
 		value := x.key(v)
 		if value == "" {
@@ -334,7 +334,7 @@ func (b *Bucket[T]) link(s *shelf, key string, v T) error {
 }
 
 // unlink removes the index entries of the value under key, if it exists.
-func (b *Bucket[T]) unlink(s *shelf, key string) error {
+func (b *Bucket[T]) unlink(s *txBucket, key string) error {
 	old, err := b.get(s, key)
 	if errors.Is(err, ErrNotFound) {
 		return nil
@@ -351,7 +351,7 @@ func (b *Bucket[T]) unlink(s *shelf, key string) error {
 }
 
 // fill creates missing indexes on disk from the stored values.
-func (b *Bucket[T]) fill(s *shelf) error {
+func (b *Bucket[T]) fill(s *txBucket) error {
 	for _, x := range b.indexes {
 		if s.index(x.name) != nil {
 			continue
@@ -375,7 +375,7 @@ func (b *Bucket[T]) fill(s *shelf) error {
 
 // lookup returns the keys under value. It computes an index that is not on disk yet,
 // because a read transaction cannot create it.
-func (b *Bucket[T]) lookup(s *shelf, x index[T], value string) (keys []string, err error) {
+func (b *Bucket[T]) lookup(s *txBucket, x index[T], value string) (keys []string, err error) {
 	entries := s.index(x.name)
 	if entries == nil {
 		err = b.scan(s, func(key string, v T) error {
@@ -394,7 +394,7 @@ func (b *Bucket[T]) lookup(s *shelf, x index[T], value string) (keys []string, e
 	return keys, err
 }
 
-func (b *Bucket[T]) scan(s *shelf, fn func(key string, v T) error) error {
+func (b *Bucket[T]) scan(s *txBucket, fn func(key string, v T) error) error {
 	return s.each(s.values(), nil, func(k, raw []byte) error {
 		v, err := b.decode(string(k), raw)
 		if err != nil {
@@ -417,8 +417,8 @@ func (e *TakenError) Error() string {
 // Is makes errors.Is(err, ErrTaken) true.
 func (e *TakenError) Is(target error) bool { return target == ErrTaken }
 
-// shelf is a bucket inside a transaction; root is nil if it is not on disk.
-type shelf struct {
+// txBucket is a bucket inside a transaction; root is nil if it is not on disk.
+type txBucket struct {
 	tx   *Tx
 	root *bbolt.Bucket
 }
@@ -427,14 +427,14 @@ var valuesBucket = []byte("values")
 
 func indexBucket(name string) []byte { return []byte("index " + name) }
 
-func (s *shelf) values() *bbolt.Bucket {
+func (s *txBucket) values() *bbolt.Bucket {
 	if s.root == nil {
 		return nil
 	}
 	return s.root.Bucket(valuesBucket)
 }
 
-func (s *shelf) index(name string) *bbolt.Bucket {
+func (s *txBucket) index(name string) *bbolt.Bucket {
 	if s.root == nil {
 		return nil
 	}
@@ -442,7 +442,7 @@ func (s *shelf) index(name string) *bbolt.Bucket {
 }
 
 // each calls fn for the keys of b that start with prefix; b can be nil.
-func (s *shelf) each(b *bbolt.Bucket, prefix []byte, fn func(k, v []byte) error) error {
+func (s *txBucket) each(b *bbolt.Bucket, prefix []byte, fn func(k, v []byte) error) error {
 	if b == nil {
 		return nil
 	}
@@ -478,17 +478,17 @@ func lastOf(b *bbolt.Bucket, prefix []byte) (k, v []byte) {
 	return k, v
 }
 
-// alive returns an error if a transaction is used after its function returned.
-func (tx *Tx) alive() error {
+// checkOpen returns an error if a transaction is used after its function returned.
+func (tx *Tx) checkOpen() error {
 	if tx.bolt.DB() == nil {
 		return errors.New("cannot use a transaction after its function returned")
 	}
 	return nil
 }
 
-// breaks records that a write stopped half-way, so that the transaction is rolled back
+// markBroken records that a write stopped half-way, so that the transaction is rolled back
 // even if the caller continues.
-func (tx *Tx) breaks(err error) error {
+func (tx *Tx) markBroken(err error) error {
 	tx.broken = err
 	return err
 }

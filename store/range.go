@@ -4,7 +4,7 @@ package store
 // that is not less than from. It reads no others, so that a large bucket can be read in
 // parts.
 func (b *Bucket[T]) Range(from string, limit int) (vs []T, err error) {
-	err = b.read(func(s *shelf) error {
+	err = b.read(func(s *txBucket) error {
 		vals := s.values()
 		if vals == nil {
 			return nil
@@ -27,7 +27,7 @@ func (b *Bucket[T]) Range(from string, limit int) (vs []T, err error) {
 
 // Keys returns the keys that start with prefix, in order. It reads no values.
 func (b *Bucket[T]) Keys(prefix string) (keys []string, err error) {
-	err = b.read(func(s *shelf) error {
+	err = b.read(func(s *txBucket) error {
 		return s.each(s.values(), []byte(prefix), func(k, _ []byte) error {
 			keys = append(keys, string(k))
 			return nil

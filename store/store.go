@@ -66,7 +66,7 @@ type DB struct {
 	declared  map[string]declaration
 	listeners map[string][]func(key string)
 	queue     []change
-	telling   bool
+	notifying bool
 }
 
 // change is a key of a bucket that a committed transaction wrote.
@@ -111,7 +111,7 @@ func Open(path string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
 	db := &DB{bolt: b, noSync: o.NoSync, committed: o.Committed, declared: map[string]declaration{}, listeners: map[string][]func(string){}}
-	if err := db.agree(o); err != nil {
+	if err := db.checkFormat(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}
 	return db, nil
@@ -133,7 +133,7 @@ func (db *DB) Update(fn func(tx *Tx) error) error {
 	if err := db.commit(fn); err != nil {
 		return err
 	}
-	db.tell()
+	db.notifyListeners()
 	return nil
 }
 
@@ -169,26 +169,26 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 	return nil
 }
 
-// tell calls the listeners for queued changes, one after the other. If a change is
+// notifyListeners calls the listeners for queued changes, one after the other. If a change is
 // queued during that, even by a listener, the same goroutine also handles it.
-func (db *DB) tell() {
+func (db *DB) notifyListeners() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.telling {
+	if db.notifying {
 		return
 	}
-	db.telling = true
-	defer func() { db.telling = false }()
+	db.notifying = true
+	defer func() { db.notifying = false }()
 	for len(db.queue) > 0 {
 		c := db.queue[0]
 		db.queue = db.queue[1:]
-		db.tellOne(c, db.listeners[c.bucket])
+		db.notifyOne(c, db.listeners[c.bucket])
 	}
 }
 
-// tellOne is called with mu held. It releases mu for the listeners, and locks it again
+// notifyOne is called with mu held. It releases mu for the listeners, and locks it again
 // even if one of them panics.
-func (db *DB) tellOne(c change, fns []func(string)) {
+func (db *DB) notifyOne(c change, fns []func(string)) {
 	db.mu.Unlock()
 	defer db.mu.Lock()
 	for _, fn := range fns {
@@ -199,7 +199,7 @@ func (db *DB) tellOne(c change, fns []func(string)) {
 func (db *DB) listen(bucket string, fn func(key string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	// A new slice each time, because tellOne reads the old one without the lock.
+	// A new slice each time, because notifyOne reads the old one without the lock.
 	db.listeners[bucket] = append(db.listeners[bucket][:len(db.listeners[bucket]):len(db.listeners[bucket])], fn)
 }
 
@@ -218,8 +218,8 @@ var (
 	formatKey  = []byte("format")
 )
 
-// agree checks that the file has the format of the program, or upgrades it.
-func (db *DB) agree(o Options) error {
+// checkFormat checks that the file has the format of the program, or upgrades it.
+func (db *DB) checkFormat(o Options) error {
 	found, err := db.format()
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (db *DB) format() (n int, err error) {
 		if meta != nil {
 			n, err = strconv.Atoi(string(meta.Get(formatKey)))
 			if err != nil || n < 1 {
-				return fmt.Errorf("format %q is not a valid number: move the file to another folder or restore it from a backup", meta.Get(formatKey))
+				return fmt.Errorf("the file has format %q, which is not a number: move the file to another folder or restore it from a backup", meta.Get(formatKey))
 			}
 			return nil
 		}

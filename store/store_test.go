@@ -61,7 +61,7 @@ func must(t *testing.T, err error) {
 // verify checks that the indexes on disk match the values on disk.
 func verify[T any](t *testing.T, b *Bucket[T]) {
 	t.Helper()
-	err := b.read(func(s *shelf) error {
+	err := b.read(func(s *txBucket) error {
 		for _, x := range b.indexes {
 			want := []string{}
 			must(t, b.scan(s, func(key string, v T) error {
@@ -296,7 +296,7 @@ func TestBrokenWriteIsNotCommitted(t *testing.T) {
 }
 
 // Data that JSON does not store is not indexed either.
-func TestIndexIsOfWhatIsKept(t *testing.T) {
+func TestIndexUsesTheStoredValue(t *testing.T) {
 	db := fresh(t)
 	b := In(db, "things", Index("name", func(v thing) string {
 		if v.Hook != nil {
@@ -382,7 +382,7 @@ const killedAt = "STORE_TEST_KILLED_AT"
 // committed values and matching indexes.
 func TestKill(t *testing.T) {
 	if path := os.Getenv(killedAt); path != "" {
-		writeForEver(t, path)
+		writeUntilKilled(t, path)
 	}
 	path := filepath.Join(t.TempDir(), "dew.db")
 	last := -1
@@ -418,9 +418,9 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// writeForEver prints every number that is committed. Writes to stdout are not
+// writeUntilKilled prints every number that is committed. Writes to stdout are not
 // buffered, so the test can read everything that was printed before the kill.
-func writeForEver(t *testing.T, path string) {
+func writeUntilKilled(t *testing.T, path string) {
 	db, err := Open(path, Options{LockTimeout: 5 * time.Second})
 	must(t, err)
 	b := things(db)
@@ -500,7 +500,7 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	must(t, os.WriteFile(text, []byte(strings.Repeat("not a store ", 1000)), 0o600))
-	if _, err := Open(text, Options{}); err == nil || !strings.Contains(err.Error(), "move it away") {
+	if _, err := Open(text, Options{}); err == nil || !strings.Contains(err.Error(), "move it to another folder or restore it from a backup") {
 		t.Errorf("text = %v, want the remedy", err)
 	}
 	if _, err := Open(filepath.Join(dir, "no", "folder"), Options{}); !errors.Is(err, os.ErrNotExist) {

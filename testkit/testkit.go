@@ -59,8 +59,8 @@ func until(ok func() error, longest time.Duration) error {
 	}
 }
 
-// errFalse is the error of a condition that returns false.
-var errFalse = errors.New("it is not so")
+// errConditionFalse is the error of a condition that returns false.
+var errConditionFalse = errors.New("the condition is false")
 
 // True turns a condition into a function that returns an error if it is false.
 func True(ok func() bool) func() error {
@@ -68,7 +68,7 @@ func True(ok func() bool) func() error {
 		if ok() {
 			return nil
 		}
-		return errFalse
+		return errConditionFalse
 	}
 }
 
@@ -96,7 +96,7 @@ func Stays(t testing.TB, what string, within time.Duration, ok func() error) {
 	for end := time.Now().Add(within); ; <-time.After(firstPause) {
 		last := time.Now().After(end)
 		if err := ok(); err != nil {
-			t.Fatalf("it did not stay so: %s: %v", what, err)
+			t.Fatalf("the condition did not stay true: %s: %v", what, err)
 		}
 		if last {
 			return

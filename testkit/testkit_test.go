@@ -76,7 +76,7 @@ func TestStays(t *testing.T) {
 		want  string
 	}{
 		{"for ever", time.Hour, ""},
-		{"not long enough", 900 * time.Millisecond, "it did not stay so: the state: odd"},
+		{"not long enough", 900 * time.Millisecond, "the condition did not stay true: the state: odd"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -114,7 +114,7 @@ type Permissions struct {
 	Secrets bool // can read all secrets
 
 	Orgs          map[string]bool            // orgs in which the user has a role, or has one in a space
-	memberOrgs    map[string]bool            // those of them in which the user is org manager or auditor, or has a space role
+	workingOrgs   map[string]bool            // those of them in which the user is org manager or auditor, or has a space role
 	Roles         map[string][]auth.RoleType // by the guid of an org or a space
 	OrgOf         map[string]string          // org of every space
 	suspendedOrgs map[string]bool            // suspended orgs
@@ -222,7 +222,7 @@ func (c *Control) Permissions(ctx context.Context) (Permissions, error) {
 func (c *Control) PermissionsOf(who auth.Principal) (Permissions, error) {
 	perms := Permissions{
 		All: who.GlobalReader(), Admin: who.Admin(), Secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),
-		Orgs: map[string]bool{}, memberOrgs: map[string]bool{}, Roles: map[string][]auth.RoleType{}, OrgOf: map[string]string{}, suspendedOrgs: map[string]bool{},
+		Orgs: map[string]bool{}, workingOrgs: map[string]bool{}, Roles: map[string][]auth.RoleType{}, OrgOf: map[string]string{}, suspendedOrgs: map[string]bool{},
 	}
 	if perms.Admin || who.ID == "" {
 		return perms, nil
@@ -264,7 +264,7 @@ func (perms Permissions) add(role auth.Role) {
 	}
 	perms.Orgs[org] = true
 	if role.Space != "" || role.Type == auth.OrgManager || role.Type == auth.OrgAuditor {
-		perms.memberOrgs[org] = true
+		perms.workingOrgs[org] = true
 	}
 }
 

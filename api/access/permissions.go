@@ -12,7 +12,7 @@ import (
 // domain. A private domain is visible to managers, auditors and users with a space role
 // in one of its orgs.
 func (perms Permissions) SeesDomain(d app.Domain) bool {
-	return perms.All || d.Org == "" || perms.memberOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.memberOrgs[org] })
+	return perms.All || d.Org == "" || perms.workingOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.workingOrgs[org] })
 }
 
 // EventReaders are the space roles that can read the audit events of the space. Managers
@@ -23,8 +23,8 @@ var EventReaders = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.
 // decides. Events of an org are only for its auditors, because they name people and
 // spaces that a member must not know.
 func (perms Permissions) SeesEvent(e app.Event) bool {
-	heard := func(r auth.RoleType) bool { return slices.Contains(EventReaders, r) }
-	return perms.All || slices.ContainsFunc(perms.Roles[e.Space], heard) || slices.Contains(perms.Roles[e.Org], auth.OrgAuditor)
+	canReadEvents := func(r auth.RoleType) bool { return slices.Contains(EventReaders, r) }
+	return perms.All || slices.ContainsFunc(perms.Roles[e.Space], canReadEvents) || slices.Contains(perms.Roles[e.Org], auth.OrgAuditor)
 }
 
 // SeesSegment reports whether the caller can see a segment: one of the caller's orgs

@@ -14,9 +14,9 @@ var Deployment = Resource{Name: "Deployment", Find: func(c *Control, guid string
 	return c.inApp(d.App, err)
 }}
 
-// MovingDeployment is a deployment to cancel or continue. For callers who cannot do
+// ControllableDeployment is a deployment to cancel or continue. For callers who cannot do
 // that it does not exist.
-var MovingDeployment = Resource{Name: Deployment.Name, Find: Deployment.Find, shown: Support}
+var ControllableDeployment = Resource{Name: Deployment.Name, Find: Deployment.Find, shown: Support}
 
 // SpaceQuota is a space quota that a path names. It belongs to an org. The org's
 // managers can see it, and callers with a role in a space that has it.

@@ -53,7 +53,7 @@ func (h appHandlers) pageOfApps(r *http.Request, among func(a app.App) bool) (an
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes(besideApp...)
+	requested, err := q.Includes(appIncludes...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (h appHandlers) pageOfApps(r *http.Request, among func(a app.App) bool) (an
 	for _, a := range out.Resources {
 		spaces = append(spaces, a.Relationships.Space.ID())
 	}
-	out.Included, err = h.Present.Included(asked, present.Related{Spaces: spaces}, perms)
+	out.Included, err = h.Present.Included(requested, present.Related{Spaces: spaces}, perms)
 	return out, err
 }
 
@@ -141,11 +141,11 @@ func nameIsFree(reg *registry.Registry, a app.App) error {
 	return nil // PutApp checks it again
 }
 
-// besideApp lists the resources that a client can include with an app.
-var besideApp = []string{"space", "space.organization", "org"}
+// appIncludes lists the resources that a client can include with an app.
+var appIncludes = []string{"space", "space.organization", "org"}
 
 func (h appHandlers) getApp(r *http.Request) (any, error) {
-	asked, err := rest.ReadInclude(r, besideApp)
+	requested, err := rest.ReadInclude(r, appIncludes)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (h appHandlers) getApp(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.Present.ShowApp(a)
-	out.Included, err = h.Present.Included(asked, present.Related{Spaces: []string{a.Space}}, perms)
+	out.Included, err = h.Present.Included(requested, present.Related{Spaces: []string{a.Space}}, perms)
 	return out, err
 }
 
@@ -210,9 +210,9 @@ func withoutVariables(body v3.CreateApp) map[string]any {
 		request["environment_variables"] = platform.Hidden
 	}
 	if body.Lifecycle != nil {
-		asked := present.Lifecycle(body.Lifecycle.Data.Buildpacks, body.Lifecycle.Data.Stack)
-		asked.Type = body.Lifecycle.Type
-		request["lifecycle"] = asked
+		requested := present.Lifecycle(body.Lifecycle.Data.Buildpacks, body.Lifecycle.Data.Stack)
+		requested.Type = body.Lifecycle.Type
+		request["lifecycle"] = requested
 	}
 	if body.Metadata != nil {
 		request["metadata"] = body.Metadata
@@ -223,7 +223,7 @@ func withoutVariables(body v3.CreateApp) map[string]any {
 func (h appHandlers) startApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.start", "Starting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
-		if err := h.Platform.MayStart(w.Registry, a); err != nil {
+		if err := h.Platform.CheckStart(w.Registry, a); err != nil {
 			return err
 		}
 		return h.Platform.Revise(w, *a)
@@ -240,7 +240,7 @@ func (h appHandlers) stopApp(r *http.Request) (any, error) {
 func (h appHandlers) restartApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.restart", "Restarting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
-		if err := h.Platform.MayStart(w.Registry, a); err != nil {
+		if err := h.Platform.CheckStart(w.Registry, a); err != nil {
 			return err
 		}
 		if err := h.Platform.Revise(w, *a); err != nil {

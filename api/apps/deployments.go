@@ -35,11 +35,11 @@ func (h deploymentHandlers) endpoints() []rest.Endpoint {
 			Handler: h.updateDeployment, Shape: rest.Returns[v3.Deployment](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "POST /v3/deployments/{guid}/actions/cancel", Needs: access.Support, Resource: access.MovingDeployment,
+			Pattern: "POST /v3/deployments/{guid}/actions/cancel", Needs: access.Support, Resource: access.ControllableDeployment,
 			Handler: h.cancelDeployment, Shape: rest.Empty(200),
 		},
 		{
-			Pattern: "POST /v3/deployments/{guid}/actions/continue", Needs: access.Support, Resource: access.MovingDeployment,
+			Pattern: "POST /v3/deployments/{guid}/actions/continue", Needs: access.Support, Resource: access.ControllableDeployment,
 			Handler: h.continueDeployment, Shape: rest.Empty(200),
 		},
 	}
@@ -157,7 +157,7 @@ func (h deploymentHandlers) recordDeployment(w platform.Tx, d app.Deployment, re
 	if err != nil {
 		return err
 	}
-	if err := h.Platform.MayStart(w.Registry, &a); err != nil {
+	if err := h.Platform.CheckStart(w.Registry, &a); err != nil {
 		return err
 	}
 	if d.Droplet != d.PreviousDroplet {

@@ -38,8 +38,8 @@ const (
 	closedInApp    = "Disabled for app"
 )
 
-// closed returns why SSH is disabled for an app, or "" if it is enabled.
-func (h *Handlers) closed(a app.App) (string, error) {
+// sshDisabledReason returns why SSH is disabled for an app, or "" if it is enabled.
+func (h *Handlers) sshDisabledReason(a app.App) (string, error) {
 	sp, err := h.Platform.Registry.Space(a.Space)
 	switch {
 	case err != nil && !errors.Is(err, app.ErrNotFound):
@@ -59,7 +59,7 @@ func (h featureHandlers) getSSHEnabled(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	why, err := h.closed(a)
+	why, err := h.sshDisabledReason(a)
 	return v3.SSHEnabled{Enabled: why == "", Reason: why}, err
 }
 
@@ -158,9 +158,9 @@ func (h *Handlers) AllowSSH(who auth.Principal, a app.App) error {
 		return err
 	}
 	if !access.HasScope(who, http.MethodPost) || !perms.Can(access.Develop, a.Space) || perms.Suspended(perms.OrgOf[a.Space]) {
-		return errors.New("there is no such process, or you may not enter it")
+		return errors.New("the process does not exist, or you are not allowed to use SSH with it")
 	}
-	why, err := h.closed(a)
+	why, err := h.sshDisabledReason(a)
 	if err == nil && why != "" {
 		err = errors.New("ssh is not enabled for app '" + a.Name + "': " + why)
 	}

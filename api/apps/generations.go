@@ -31,8 +31,8 @@ func (p part) instances() int {
 	return n
 }
 
-// whole returns a process without a deployment as one part.
-func whole(p app.Process) part {
+// singlePart returns a process without a deployment as one part.
+func singlePart(p app.Process) part {
 	return part{process: p, guid: p.GUID, shares: []share{{p.Generation, p.Instances, p}}}
 }
 
@@ -40,7 +40,7 @@ func whole(p app.Process) part {
 // deployment adds.
 func (h *Handlers) partsOf(p app.Process, d app.Deployment) ([]part, error) {
 	if !d.Active() || d.GUID == "" || p.Type != app.Web {
-		return []part{whole(p)}, nil
+		return []part{singlePart(p)}, nil
 	}
 	old := part{process: p, guid: p.GUID}
 	fresh := part{process: p, guid: app.GenerationGUID(p.GUID, d.Generation)}

@@ -109,7 +109,7 @@ func (h manifestHandlers) checkDocker(ctx context.Context, m app.Manifest) error
 		if a.Docker == nil {
 			continue
 		}
-		if err := h.Present.MayDocker(ctx); err != nil {
+		if err := h.Present.AllowDocker(ctx); err != nil {
 			return err
 		}
 		if err := stack.CheckImageRef(a.Docker.Image); err != nil {

@@ -236,11 +236,11 @@ func (h processHandlers) updateProcess(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := body
-	if told.Command.Given && !told.Command.Null {
-		told.Command.Value = platform.Hidden // commands can contain passwords
+	eventBody := body
+	if eventBody.Command.Given && !eventBody.Command.Null {
+		eventBody.Command.Value = platform.Hidden // commands can contain passwords
 	}
-	p, err := h.changeProcess(r, "update", told, func(p *app.Process) error {
+	p, err := h.changeProcess(r, "update", eventBody, func(p *app.Process) error {
 		if body.Command.Given {
 			p.Command = body.Command.Value // null: the droplet's command
 		}
@@ -263,7 +263,7 @@ func (h processHandlers) changeProcess(r *http.Request, what string, request any
 		if p, err = findProcess(w.Registry, r); err != nil {
 			return err
 		}
-		if err := platform.Unmoved(w.Registry, p, map[string]string{"update": platform.NoUpdateNow, "scale": platform.NoScaleNow}[what]); err != nil {
+		if err := platform.CheckNoDeployment(w.Registry, p, map[string]string{"update": platform.NoUpdateNow, "scale": platform.NoScaleNow}[what]); err != nil {
 			return err
 		}
 		if p, err = w.Registry.UpdateProcess(p.GUID, fn); err != nil {
@@ -422,7 +422,7 @@ func (h processHandlers) presentProcess(p app.Process, open bool) v3.Process {
 		},
 	}
 	if p.Command != "" {
-		text := present.Concealed(p.Command, open)
+		text := present.HideSecret(p.Command, open)
 		out.Command = &text
 	}
 	if p.Started != nil && p.Started.Revision != "" {

@@ -160,13 +160,13 @@ func (h revisionHandlers) presentRevision(v app.Revision, deployable, open bool)
 	for kind, command := range v.Commands {
 		p := v3.RevisionProcess{}
 		if command != "" {
-			text := present.Concealed(command, open)
+			text := present.HideSecret(command, open)
 			p.Command = &text
 		}
 		out.Processes[kind] = p
 	}
 	for _, c := range v.Sidecars {
-		sidecar := v3.RevisionSidecar{Name: c.Name, Command: present.Concealed(c.Command, open), ProcessTypes: c.ProcessTypes}
+		sidecar := v3.RevisionSidecar{Name: c.Name, Command: present.HideSecret(c.Command, open), ProcessTypes: c.ProcessTypes}
 		if c.MemoryMB > 0 {
 			sidecar.MemoryInMB = &c.MemoryMB
 		}

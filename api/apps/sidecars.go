@@ -107,7 +107,7 @@ func (h sidecarHandlers) createSidecar(r *http.Request) (any, error) {
 // sidecarMemory refuses values that the registry would treat as not declared.
 func sidecarMemory(mb v3.Int) (int, error) {
 	if mb < 1 {
-		return 0, &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0, or null for no limit"}
+		return 0, &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0, or null to share the memory limit of the process"}
 	}
 	return int(mb), nil
 }
@@ -190,7 +190,7 @@ func (h sidecarHandlers) deleteSidecar(r *http.Request) (any, error) {
 // presentSidecar shows a sidecar. It hides the command unless open is true.
 func presentSidecar(c app.Sidecar, open bool) v3.Sidecar {
 	out := v3.Sidecar{
-		GUID: c.GUID, CreatedAt: v3.At(c.CreatedAt), UpdatedAt: v3.At(c.UpdatedAt), Name: c.Name, Command: present.Concealed(c.Command, open),
+		GUID: c.GUID, CreatedAt: v3.At(c.CreatedAt), UpdatedAt: v3.At(c.UpdatedAt), Name: c.Name, Command: present.HideSecret(c.Command, open),
 		ProcessTypes: c.ProcessTypes, Origin: c.Origin, Relationships: v3.SidecarRelationships{App: v3.To(c.App)},
 	}
 	if c.MemoryMB != 0 {

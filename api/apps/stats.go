@@ -43,8 +43,8 @@ func (h statsHandlers) getStats(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// shown is a desired instance with the state that clients see.
-type shown struct {
+// instanceState is a desired instance with the state that clients see.
+type instanceState struct {
 	process app.Process // its desired state
 	place   string      // guid of the process, or of its generation
 	index   int         // index within place
@@ -53,17 +53,17 @@ type shown struct {
 
 // shownInstances returns the desired instances, one for each index. Those of an app
 // that is stopped are down, as on Cloud Foundry.
-func (h *Handlers) shownInstances(a app.App, p part) []shown {
+func (h *Handlers) shownInstances(a app.App, p part) []instanceState {
 	if a.State != app.Started {
-		down := shown{process: p.process, status: runtime.Status{State: runtime.Down, Since: a.UpdatedAt}}
-		return slices.Repeat([]shown{down}, p.instances())
+		down := instanceState{process: p.process, status: runtime.Status{State: runtime.Down, Since: a.UpdatedAt}}
+		return slices.Repeat([]instanceState{down}, p.instances())
 	}
 	slots := map[runtime.SlotID]runtime.Status{}
 	for _, st := range h.Platform.Processes.Instances(p.process.GUID) {
 		slots[st.Slot] = st
 	}
 	now := time.Now()
-	var out []shown
+	var out []instanceState
 	for _, sh := range p.shares {
 		place := p.process.GUID
 		if len(p.shares) > 1 || p.guid != place {
@@ -76,7 +76,7 @@ func (h *Handlers) shownInstances(a app.App, p part) []shown {
 				// there is nothing to wait for.
 				st = runtime.Status{State: runtime.Starting, Since: now}
 			}
-			out = append(out, shown{sh.process, place, i, seenSlot(sh.process, st, now)})
+			out = append(out, instanceState{sh.process, place, i, seenSlot(sh.process, st, now)})
 		}
 	}
 	return out
@@ -110,7 +110,7 @@ func seenSlot(p app.Process, st runtime.Status, now time.Time) runtime.Status {
 	return st
 }
 
-func (h statsHandlers) instanceStats(ctx context.Context, index int, in shown) v3.InstanceStats {
+func (h statsHandlers) instanceStats(ctx context.Context, index int, in instanceState) v3.InstanceStats {
 	const mb = 1 << 20
 	p, st := in.process, in.status
 	out := v3.InstanceStats{

@@ -72,24 +72,24 @@ func (h buildpackHandlers) listBuildpacks(r *http.Request) (any, error) {
 		return nil, err
 	}
 	// A buildpack without a stack matches all stacks.
-	all = slices.DeleteFunc(all, func(b noted[droplet.Buildpack]) bool {
-		return !q.Matches("names", b.thing.Name) || !q.Matches("guids", b.thing.GUID) || !q.Matches("lifecycle", v3.LifecycleBuildpack) ||
-			b.thing.Stack == "" && !q.Matches("stacks", "", stack.Default) || b.thing.Stack != "" && !q.Matches("stacks", b.thing.Stack)
+	all = slices.DeleteFunc(all, func(b annotated[droplet.Buildpack]) bool {
+		return !q.Matches("names", b.resource.Name) || !q.Matches("guids", b.resource.GUID) || !q.Matches("lifecycle", v3.LifecycleBuildpack) ||
+			b.resource.Stack == "" && !q.Matches("stacks", "", stack.Default) || b.resource.Stack != "" && !q.Matches("stacks", b.resource.Stack)
 	})
-	return rest.List(h.Links, r, q, all, rest.View[noted[droplet.Buildpack], v3.Buildpack]{
-		Key: func(b noted[droplet.Buildpack]) rest.Key {
-			name := b.thing.Name
+	return rest.List(h.Links, r, q, all, rest.View[annotated[droplet.Buildpack], v3.Buildpack]{
+		Key: func(b annotated[droplet.Buildpack]) rest.Key {
+			name := b.resource.Name
 			switch q.OrderBy {
 			case "lifecycle":
 				name = v3.LifecycleBuildpack
 			case "position":
-				name = fmt.Sprintf("%09d", b.thing.Position)
+				name = fmt.Sprintf("%09d", b.resource.Position)
 			}
-			created, updated := buildpackTimes(b.thing, at)
-			return rest.Key{Name: name, Created: created, Updated: updated, GUID: b.thing.GUID}
+			created, updated := buildpackTimes(b.resource, at)
+			return rest.Key{Name: name, Created: created, Updated: updated, GUID: b.resource.GUID}
 		},
-		Present: func(b noted[droplet.Buildpack]) v3.Buildpack { return h.presentBuildpack(b, at) },
-		Labels:  func(b noted[droplet.Buildpack]) map[string]string { return b.notes.Labels },
+		Present: func(b annotated[droplet.Buildpack]) v3.Buildpack { return h.presentBuildpack(b, at) },
+		Labels:  func(b annotated[droplet.Buildpack]) map[string]string { return b.notes.Labels },
 	}), nil
 }
 
@@ -116,7 +116,7 @@ func (h buildpackHandlers) getBuildpack(r *http.Request) (any, error) {
 		return nil, err
 	}
 	at, err := h.since()
-	return h.presentBuildpack(noted[droplet.Buildpack]{b, m}, at), err
+	return h.presentBuildpack(annotated[droplet.Buildpack]{b, m}, at), err
 }
 
 // buildpackTimes returns when a buildpack was created and last changed; at is the
@@ -133,22 +133,22 @@ func buildpackTimes(b droplet.Buildpack, at time.Time) (created, updated time.Ti
 }
 
 // presentBuildpack shows a buildpack; at is the creation time of built-in buildpacks.
-func (h buildpackHandlers) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.Buildpack {
-	created, updated := buildpackTimes(b.thing, at)
+func (h buildpackHandlers) presentBuildpack(b annotated[droplet.Buildpack], at time.Time) v3.Buildpack {
+	created, updated := buildpackTimes(b.resource, at)
 	out := v3.Buildpack{
-		GUID: b.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: b.thing.Name, State: b.thing.State,
-		Position: b.thing.Position, Enabled: b.thing.Enabled, Locked: b.thing.Locked, Lifecycle: v3.LifecycleBuildpack,
+		GUID: b.resource.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: b.resource.Name, State: b.resource.State,
+		Position: b.resource.Position, Enabled: b.resource.Enabled, Locked: b.resource.Locked, Lifecycle: v3.LifecycleBuildpack,
 		Metadata: rest.PresentMetadata(b.notes),
 		Links: v3.Links{
-			"self":   {Href: h.Links.Href("v3", "buildpacks", b.thing.GUID)},
-			"upload": {Href: h.Links.Href("v3", "buildpacks", b.thing.GUID, "upload"), Method: http.MethodPost},
+			"self":   {Href: h.Links.Href("v3", "buildpacks", b.resource.GUID)},
+			"upload": {Href: h.Links.Href("v3", "buildpacks", b.resource.GUID, "upload"), Method: http.MethodPost},
 		},
 	}
-	if b.thing.Stack != "" {
-		out.Stack = &b.thing.Stack
+	if b.resource.Stack != "" {
+		out.Stack = &b.resource.Stack
 	}
-	if b.thing.Filename != "" {
-		out.Filename = &b.thing.Filename
+	if b.resource.Filename != "" {
+		out.Filename = &b.resource.Filename
 	}
 	return out
 }
@@ -185,7 +185,7 @@ func (h buildpackHandlers) uploadFolder(r *http.Request) (any, error) {
 }
 
 func (h buildpackHandlers) clearCache(r *http.Request) (any, error) {
-	return h.Present.StartJob(r.Context(), platform.OpClearCache, platform.StagingThing{})
+	return h.Present.StartJob(r.Context(), platform.OpClearCache, platform.StagingTarget{})
 }
 
 func (h buildpackHandlers) clearAppCache(r *http.Request) (any, error) {
@@ -193,7 +193,7 @@ func (h buildpackHandlers) clearAppCache(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpClearAppCache, platform.StagingThing{GUID: a.GUID})
+	return h.Present.StartJob(r.Context(), platform.OpClearAppCache, platform.StagingTarget{GUID: a.GUID})
 }
 
 func (h buildpackHandlers) createBuildpack(r *http.Request) (any, error) {
@@ -220,7 +220,7 @@ func (h buildpackHandlers) createBuildpack(r *http.Request) (any, error) {
 		return nil, errors.Join(err, h.Platform.Catalog.Delete(b.GUID))
 	}
 	err = h.recordBuildpack(r, "create", b, map[string]any{"request": body})
-	return rest.Answer{Status: http.StatusCreated, Body: h.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, err
+	return rest.Answer{Status: http.StatusCreated, Body: h.presentBuildpack(annotated[droplet.Buildpack]{b, notes}, b.CreatedAt)}, err
 }
 
 // recordBuildpack records an event about a buildpack.
@@ -306,7 +306,7 @@ func (h buildpackHandlers) deleteBuildpack(r *http.Request) (any, error) {
 	if err := h.recordBuildpack(r, "delete", b, nil); err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpDeleteBuildpack, platform.StagingThing{GUID: b.GUID})
+	return h.Present.StartJob(r.Context(), platform.OpDeleteBuildpack, platform.StagingTarget{GUID: b.GUID})
 }
 
 func (h buildpackHandlers) uploadBuildpack(r *http.Request) (any, error) {
@@ -329,5 +329,5 @@ func (h buildpackHandlers) uploadBuildpack(r *http.Request) (any, error) {
 	if err := h.recordBuildpack(r, "upload", b, map[string]any{"request": map[string]any{"bits_name": name}}); err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpUploadBuildpack, platform.StagingThing{GUID: b.GUID})
+	return h.Present.StartJob(r.Context(), platform.OpUploadBuildpack, platform.StagingTarget{GUID: b.GUID})
 }

@@ -50,16 +50,16 @@ func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	}
 	p, err := h.Platform.Packages.Get(body.Package.GUID)
 	if err != nil {
-		return nil, noPackage(err)
+		return nil, packageError(err)
 	}
 	a, err := h.Present.AppInBody(r.Context(), access.Support, p.App)
 	if err != nil {
-		return nil, noPackage(err)
+		return nil, packageError(err)
 	}
 	if err := h.Present.SetLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
-	told, err := h.Platform.MayStage(a)
+	warning, err := h.Platform.CheckStack(a)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +73,12 @@ func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusCreated, Warnings: told, Body: h.presentBuild(b)}, nil
+	return rest.Answer{Status: http.StatusCreated, Warnings: warning, Body: h.presentBuild(b)}, nil
 }
 
-// noPackage returns Cloud Foundry's error for a package that does not exist or cannot
+// packageError returns Cloud Foundry's error for a package that does not exist or cannot
 // be used.
-func noPackage(err error) error {
+func packageError(err error) error {
 	if platform.IsNotFound(err) || errors.Is(err, access.ErrNotAuthorized) {
 		return rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
 	}

@@ -178,7 +178,7 @@ func (h dropletHandlers) uploadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpUploadDroplet, platform.StagingThing{GUID: guid})
+	return h.Present.StartJob(r.Context(), platform.OpUploadDroplet, platform.StagingTarget{GUID: guid})
 }
 
 // deleteDroplet removes a droplet that is not in use. An instance that runs it could
@@ -189,7 +189,7 @@ func (h dropletHandlers) deleteDroplet(r *http.Request) (any, error) {
 		return nil, rest.Missing("Droplet", err)
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
-		if err := platform.NotRun(w.Registry, d.GUID); err != nil {
+		if err := platform.CheckNotRunning(w.Registry, d.GUID); err != nil {
 			return err
 		}
 		return w.RecordDroplet("audit.app.droplet.delete", d)
@@ -378,7 +378,7 @@ func (h dropletHandlers) setCurrentDroplet(r *http.Request) (any, error) {
 		if d.State == droplet.DropletAwaiting {
 			return rest.Unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
 		}
-		if err := platform.NotDeploying(w.Registry, a.GUID); err != nil {
+		if err := platform.CheckNotDeploying(w.Registry, a.GUID); err != nil {
 			return err
 		}
 		a.Droplet = d.GUID
@@ -426,7 +426,7 @@ func (h dropletHandlers) presentDroplet(d droplet.Droplet, open bool) v3.Droplet
 		out.Links["package"] = v3.Link{Href: h.Links.Href("v3", "packages", d.Package)}
 	}
 	for kind, command := range d.Commands {
-		out.ProcessTypes[kind] = present.Concealed(command, open)
+		out.ProcessTypes[kind] = present.HideSecret(command, open)
 	}
 	if d.Run != nil {
 		present.ShowDocker(&out, *d.Run)

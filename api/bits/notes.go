@@ -7,22 +7,22 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// noted is a resource that is not stored in the registry, such as a buildpack or a
+// annotated is a resource that is not stored in the registry, such as a buildpack or a
 // stack, with its metadata.
-type noted[T any] struct {
-	thing T
-	notes app.Metadata
+type annotated[T any] struct {
+	resource T
+	notes    app.Metadata
 }
 
 // withNotes reads the metadata of resources that are not stored in the registry.
-func withNotes[T any](reg *registry.Registry, things []T, guid func(T) string) ([]noted[T], error) {
-	out := make([]noted[T], 0, len(things))
+func withNotes[T any](reg *registry.Registry, things []T, guid func(T) string) ([]annotated[T], error) {
+	out := make([]annotated[T], 0, len(things))
 	for _, t := range things {
 		m, err := reg.Notes(guid(t))
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, noted[T]{t, m})
+		out = append(out, annotated[T]{t, m})
 	}
 	return out, nil
 }

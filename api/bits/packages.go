@@ -185,7 +185,7 @@ func (h packageHandlers) createDockerPackage(r *http.Request, a app.App, body v3
 	if !a.Docker() {
 		return none, rest.Unprocessable("Cannot create Docker package for a buildpack app.")
 	}
-	if err := h.Present.MayDocker(r.Context()); err != nil {
+	if err := h.Present.AllowDocker(r.Context()); err != nil {
 		return none, err
 	}
 	data, err := rest.DecodeBytes[v3.DockerData](append([]byte{}, body.Data...))

@@ -53,7 +53,7 @@ func (h stackHandlers) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := h.Platform.Usable()
+	some, err := h.Platform.UsableStacks()
 	if err != nil {
 		return nil, err
 	}
@@ -62,23 +62,23 @@ func (h stackHandlers) listStacks(r *http.Request) (any, error) {
 		return nil, err
 	}
 	standings := map[string]stack.Access{}
-	var found []noted[stack.Record]
+	var found []annotated[stack.Record]
 	for _, k := range all {
-		if standings[k.thing.GUID], err = h.Platform.Stacks().Access(k.thing.GUID); err != nil {
+		if standings[k.resource.GUID], err = h.Platform.Stacks().Access(k.resource.GUID); err != nil {
 			return nil, err
 		}
-		is := strconv.FormatBool(k.thing.Kind == stack.KindHost)
-		if q.Matches("names", k.thing.Name) && q.Matches("guids", k.thing.GUID) && q.Matches("default", is) {
+		is := strconv.FormatBool(k.resource.Kind == stack.KindHost)
+		if q.Matches("names", k.resource.Name) && q.Matches("guids", k.resource.GUID) && q.Matches("default", is) {
 			found = append(found, k)
 		}
 	}
-	return rest.List(h.Links, r, q, found, rest.View[noted[stack.Record], v3.Stack]{
-		Key: func(k noted[stack.Record]) rest.Key {
-			from, to := stackTimes(k.thing, at)
-			return rest.Key{Name: k.thing.Name, Created: from, Updated: to, GUID: k.thing.GUID}
+	return rest.List(h.Links, r, q, found, rest.View[annotated[stack.Record], v3.Stack]{
+		Key: func(k annotated[stack.Record]) rest.Key {
+			from, to := stackTimes(k.resource, at)
+			return rest.Key{Name: k.resource.Name, Created: from, Updated: to, GUID: k.resource.GUID}
 		},
-		Present: func(k noted[stack.Record]) v3.Stack { return h.presentStack(k, standings[k.thing.GUID], at) },
-		Labels:  func(k noted[stack.Record]) map[string]string { return k.notes.Labels },
+		Present: func(k annotated[stack.Record]) v3.Stack { return h.presentStack(k, standings[k.resource.GUID], at) },
+		Labels:  func(k annotated[stack.Record]) map[string]string { return k.notes.Labels },
 	}), nil
 }
 
@@ -105,7 +105,7 @@ func (h stackHandlers) getStack(r *http.Request) (any, error) {
 		return nil, err
 	}
 	at, err := h.since()
-	return h.presentStack(noted[stack.Record]{k, m}, is, at), err
+	return h.presentStack(annotated[stack.Record]{k, m}, is, at), err
 }
 
 func (h stackHandlers) updateStack(r *http.Request) (any, error) {
@@ -168,16 +168,16 @@ func (h stackHandlers) createStack(r *http.Request) (any, error) {
 	return nil, rest.Unprocessable("A stack needs files: add '%s' with 'dew stack add' (a tarball or an image) or 'dew stack build'.", body.Name)
 }
 
-func (h stackHandlers) presentStack(k noted[stack.Record], is stack.Access, at time.Time) v3.Stack {
-	created, updated := stackTimes(k.thing, at)
+func (h stackHandlers) presentStack(k annotated[stack.Record], is stack.Access, at time.Time) v3.Stack {
+	created, updated := stackTimes(k.resource, at)
 	var why *string
 	if is.Reason != "" {
 		why = &is.Reason
 	}
 	return v3.Stack{
-		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
-		State: is.State, StateReason: why, Default: k.thing.Kind == stack.KindHost, Metadata: rest.PresentMetadata(k.notes),
-		Links: v3.Links{"self": {Href: h.Links.Href("v3", "stacks", k.thing.GUID)}},
+		GUID: k.resource.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.resource.Name, Description: k.resource.Description,
+		State: is.State, StateReason: why, Default: k.resource.Kind == stack.KindHost, Metadata: rest.PresentMetadata(k.notes),
+		Links: v3.Links{"self": {Href: h.Links.Href("v3", "stacks", k.resource.GUID)}},
 	}
 }
 

@@ -81,7 +81,7 @@ func (h *Handlers) readBits(u *upload, part io.Reader) error {
 	if err := os.Remove(f.Name()); err != nil {
 		return fmt.Errorf("cannot store an upload: %w", err)
 	}
-	from := &tracked{r: part}
+	from := &errorRecorder{r: part}
 	u.size, err = io.Copy(f, from)
 	switch {
 	case from.err != nil && !errors.Is(from.err, io.EOF):
@@ -121,14 +121,14 @@ func (h *Handlers) oneFile(r *http.Request) (f *os.File, name string, err error)
 	}
 }
 
-// tracked remembers the error of its reader. The response depends on whether the client
+// errorRecorder remembers the error of its reader. The response depends on whether the client
 // or the disk failed.
-type tracked struct {
+type errorRecorder struct {
 	r   io.Reader
 	err error
 }
 
-func (t *tracked) Read(p []byte) (int, error) {
+func (t *errorRecorder) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	t.err = err
 	return n, err

@@ -344,7 +344,7 @@ func (b *Bindings) matchString(want, got string) error {
 		}
 		return nil
 	}
-	if names[0] == want && !b.knows(want) && got != "" {
+	if names[0] == want && !b.isBound(want) && got != "" {
 		b.values[want] = got
 		return nil
 	}
@@ -357,7 +357,7 @@ func (b *Bindings) matchString(want, got string) error {
 		if i >= len(names) {
 			break
 		}
-		if b.knows(names[i]) {
+		if b.isBound(names[i]) {
 			form.WriteString("(" + regexp.QuoteMeta(b.values[names[i]]) + ")")
 		} else {
 			form.WriteString("(.+?)")
@@ -380,8 +380,8 @@ func (b *Bindings) matchString(want, got string) error {
 	return nil
 }
 
-// knows reports whether a placeholder stands for one value that is already known.
-func (b *Bindings) knows(name string) bool {
+// isBound reports whether a placeholder stands for one value that is already known.
+func (b *Bindings) isBound(name string) bool {
 	_, known := b.values[name]
 	return known && !anything[name]
 }

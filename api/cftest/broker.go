@@ -19,10 +19,10 @@ func NewBroker(dir, catalog string) (*servicestest.Broker, error) {
 	return servicestest.New(string(b)), nil
 }
 
-// Tell changes the behaviour of a broker. "broker1 offers newer" changes its catalog.
+// SetBehaviour changes the behaviour of a broker. "broker1 offers newer" changes its catalog.
 // "broker1 provision" takes "fails" (it reports the failure later), "later" (it never
 // finishes), "ends" (it finishes pending operations) or "obeys".
-func Tell(brokers []*servicestest.Broker, dir, what string) error {
+func SetBehaviour(brokers []*servicestest.Broker, dir, what string) error {
 	words := strings.Fields(what)
 	if len(words) != 3 {
 		return fmt.Errorf("%q is not understood", what)
@@ -34,14 +34,14 @@ func Tell(brokers []*servicestest.Broker, dir, what string) error {
 	b := brokers[n-1]
 	switch words[2] {
 	case "fails":
-		b.On(words[1], servicestest.Behaviour{Async: 1, Fails: true, Header: soon})
-		b.On(servicestest.Last, servicestest.Behaviour{Header: soon})
+		b.On(words[1], servicestest.Behaviour{Async: 1, Fails: true, Header: retryAtOnce})
+		b.On(servicestest.Last, servicestest.Behaviour{Header: retryAtOnce})
 	case "later":
 		b.On(words[1], servicestest.Behaviour{Async: 1})
-		b.On(servicestest.Last, servicestest.Behaviour{Undone: true, Body: `{"state": "in progress", "description": "still at it"}`, Header: soon})
+		b.On(servicestest.Last, servicestest.Behaviour{NoEffect: true, Body: `{"state": "in progress", "description": "still at it"}`, Header: retryAtOnce})
 	case "ends", "obeys":
 		b.On(words[1])
-		b.On(servicestest.Last, servicestest.Behaviour{Header: soon})
+		b.On(servicestest.Last, servicestest.Behaviour{Header: retryAtOnce})
 	default:
 		newer, err := os.ReadFile(filepath.Join(dir, words[2]+".json"))
 		if err != nil || words[1] != "offers" {
@@ -52,5 +52,5 @@ func Tell(brokers []*servicestest.Broker, dir, what string) error {
 	return nil
 }
 
-// soon requests to be polled again without delay.
-var soon = map[string]string{"Retry-After": "1"}
+// retryAtOnce requests to be polled again without delay.
+var retryAtOnce = map[string]string{"Retry-After": "1"}

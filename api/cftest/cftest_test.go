@@ -124,7 +124,7 @@ func TestReadLinesIsStrict(t *testing.T) {
 }
 
 // The address of the SSH server and its key differ from daemon to daemon.
-func TestDoorsAreHidden(t *testing.T) {
+func TestSSHEndpointIsHidden(t *testing.T) {
 	e := record(t, tape(), raw("GET", "/", "", 200, `{"links":{"app_ssh":{"href":"127.0.0.1:2","meta":{"host_key_fingerprint":"abc+/"}},"login":{"href":"http://127.0.0.1:4711/uaa"}}}`))
 	want := `{"links":{"app_ssh":{"href":"$ssh1","meta":{"host_key_fingerprint":"$fingerprint1"}},"login":{"href":"$url/uaa"}}}`
 	if got := show(e.Answer.Body); got != want {
@@ -166,7 +166,7 @@ func TestTokensAreHidden(t *testing.T) {
 
 // An upload is recorded with its files, and created again from the recording. Big files
 // are recorded as stand-ins whose checksums match the earlier requests.
-func TestUploadThereAndBack(t *testing.T) {
+func TestUploadRoundTrip(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), bigFile+1)
 	var buf, form bytes.Buffer
 	z := zip.NewWriter(&buf)

@@ -39,7 +39,7 @@ func TestUnscripted(t *testing.T) {
 }
 
 // A broker follows its instructions.
-func TestTell(t *testing.T) {
+func TestSetBehaviour(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"first": `{"services":[]}`, "newer": `{"services":[1]}`} {
@@ -69,7 +69,7 @@ func TestTell(t *testing.T) {
 		{"broker1 provision obeys", http.MethodPut, "/v2/service_instances/b", `{"dashboard_url": "http://broker.example/b"}`},
 		{"broker1 provision fails", http.MethodPut, "/v2/service_instances/c", `{"operation": "provision"}`},
 	} {
-		if err := Tell([]*servicestest.Broker{b}, dir, step.what); err != nil {
+		if err := SetBehaviour([]*servicestest.Broker{b}, dir, step.what); err != nil {
 			t.Fatal(err)
 		}
 		if got := ask(step.method, step.path); got != step.want {
@@ -77,7 +77,7 @@ func TestTell(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"", "broker1 offers", "broker2 offers newer", "broker offers newer", "broker1 offers none", "broker1 provision sings"} {
-		if Tell([]*servicestest.Broker{b}, dir, what) == nil {
+		if SetBehaviour([]*servicestest.Broker{b}, dir, what) == nil {
 			t.Errorf("%q is understood", what)
 		}
 	}

@@ -99,9 +99,9 @@ func Settle(all []Exchange) []Exchange {
 	for _, e := range all {
 		switch {
 		case e.logs():
-			logs = again(logs, 0, e)
+			logs = replaceRead(logs, 0, e)
 		case e.Reads():
-			out = again(out, segment, e)
+			out = replaceRead(out, segment, e)
 		default:
 			out = append(out, e)
 			segment = len(out)
@@ -110,8 +110,8 @@ func Settle(all []Exchange) []Exchange {
 	return append(out, logs...)
 }
 
-// again appends e, in place of the same read since from.
-func again(all []Exchange, from int, e Exchange) []Exchange {
+// replaceRead appends e, in place of the same read since from.
+func replaceRead(all []Exchange, from int, e Exchange) []Exchange {
 	same := func(o Exchange) bool { return o.Method == e.Method && o.Path == e.Path }
 	if i := slices.IndexFunc(all[from:], same); i >= 0 {
 		all = slices.Delete(all, from+i, from+i+1)
@@ -135,19 +135,19 @@ func Compare(old, now Recording) error {
 	if len(was) != len(is) {
 		return fmt.Errorf("%d changing requests, were %d", len(is), len(was))
 	}
-	asked, asks := questions(old), questions(now)
-	for _, o := range asked {
-		i := slices.IndexFunc(asks, func(n Exchange) bool { return n.Method == o.Method && b.clone().matchString(o.Path, n.Path) == nil })
+	before, after := reads(old), reads(now)
+	for _, o := range before {
+		i := slices.IndexFunc(after, func(n Exchange) bool { return n.Method == o.Method && b.clone().matchString(o.Path, n.Path) == nil })
 		if i < 0 {
-			return fmt.Errorf("%s %s is not asked any more", o.Method, o.Path)
+			return fmt.Errorf("%s %s is no longer requested", o.Method, o.Path)
 		}
-		if err := b.same(o, asks[i]); err != nil {
+		if err := b.same(o, after[i]); err != nil {
 			return err
 		}
-		asks = slices.Delete(asks, i, i+1)
+		after = slices.Delete(after, i, i+1)
 	}
-	if len(asks) > 0 {
-		return fmt.Errorf("%s %s was not asked", asks[0].Method, asks[0].Path)
+	if len(after) > 0 {
+		return fmt.Errorf("%s %s was not requested before", after[0].Method, after[0].Path)
 	}
 	return nil
 }
@@ -156,13 +156,13 @@ func changes(r Recording) []Exchange {
 	return slices.DeleteFunc(slices.Clone(r.Exchanges), Exchange.Reads)
 }
 
-// questions returns the distinct reads with their last responses. Reads of logs during
+// reads returns the distinct reads with their last responses. Reads of logs during
 // another command are left out, because they depend on time.
-func questions(r Recording) []Exchange {
+func reads(r Recording) []Exchange {
 	var out []Exchange
 	for _, e := range r.Exchanges {
 		if e.Reads() && (!e.logs() || slices.Contains(r.Command, "logs")) {
-			out = again(out, 0, e)
+			out = replaceRead(out, 0, e)
 		}
 	}
 	return out

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// reads are the fields that the client reads, by the noun of a resource. A field is
+// clientFields are the fields that the client reads, by the noun of a resource. A field is
 // stored with everything in it.
-var reads = map[string]string{
+var clientFields = map[string]string{
 	"organizations":         "guid name suspended relationships metadata",
 	"spaces":                "guid name relationships metadata",
 	"roles":                 "guid type relationships",
@@ -68,7 +68,7 @@ func Noun(method, path string) string {
 		return segs[len(segs)-4]
 	case last == "upload":
 		return segs[len(segs)-3]
-	case reads[last] != "" || last == "read" || before == "":
+	case clientFields[last] != "" || last == "read" || before == "":
 		return last
 	}
 	return before
@@ -108,7 +108,7 @@ func Reduce(method, path string, status int, contentType string, raw []byte) (an
 	}
 	out := map[string]any{"resources": each(noun, items)}
 	if noun == "audit_events" {
-		steadyEvents(out["resources"].([]any)) //nolint:forcetypeassert // each gives it
+		stableEvents(out["resources"].([]any)) //nolint:forcetypeassert // each gives it
 	}
 	if p, ok := o["pagination"].(map[string]any); ok {
 		out["next"] = p["next"]
@@ -173,7 +173,7 @@ func each(noun string, items []any) []any {
 // links and times.
 func pick(noun string, o map[string]any) map[string]any {
 	out := map[string]any{}
-	fields, known := reads[noun]
+	fields, known := clientFields[noun]
 	if !known {
 		maps.Copy(out, o)
 		for _, k := range []string{"links", "created_at", "updated_at"} {
@@ -182,22 +182,22 @@ func pick(noun string, o map[string]any) map[string]any {
 		return out
 	}
 	for _, f := range strings.Fields(fields) {
-		keep(out, o, strings.Split(f, "."))
+		copyField(out, o, strings.Split(f, "."))
 	}
 	if noun == "stats" {
-		steady(out)
+		stableStats(out)
 	}
 	instances, _ := out["process_instances"].([]any)
 	for _, i := range instances {
 		if o, ok := i.(map[string]any); ok {
 			o["since"] = "$number"
-			onItsWay(o)
+			keepTransition(o)
 		}
 	}
 	return out
 }
 
-func keep(out, o map[string]any, path []string) {
+func copyField(out, o map[string]any, path []string) {
 	v, there := o[path[0]]
 	if !there {
 		return
@@ -212,11 +212,11 @@ func keep(out, o map[string]any, path []string) {
 		kept = map[string]any{}
 		out[path[0]] = kept
 	}
-	keep(kept, below, path[1:])
+	copyField(kept, below, path[1:])
 }
 
-// steady replaces values that differ from one moment to the next.
-func steady(stats map[string]any) {
+// stableStats replaces values that differ from one moment to the next.
+func stableStats(stats map[string]any) {
 	stats["uptime"] = "$number"
 	if u, ok := stats["usage"].(map[string]any); ok {
 		for k, v := range u {
@@ -226,12 +226,12 @@ func steady(stats map[string]any) {
 		}
 		delete(u, "time") // the client does not read it
 	}
-	onItsWay(stats)
+	keepTransition(stats)
 }
 
-// onItsWay records only the transition of an instance that is not running yet, because
+// keepTransition records only the transition of an instance that is not running yet, because
 // the next read can find it running.
-func onItsWay(o map[string]any) {
+func keepTransition(o map[string]any) {
 	coming := map[any]string{"STARTING": "STARTING|RUNNING", "STOPPING": "STOPPING|STARTING|RUNNING"}
 	or, ok := coming[o["state"]]
 	if !ok {
@@ -245,9 +245,9 @@ func onItsWay(o map[string]any) {
 	o["state"] = or
 }
 
-// steadyEvents sorts the two events of one crash. They have the same time, so their
+// stableEvents sorts the two events of one crash. They have the same time, so their
 // order is not defined.
-func steadyEvents(events []any) {
+func stableEvents(events []any) {
 	for i := range events {
 		e, _ := events[i].(map[string]any)
 		data, _ := e["data"].(map[string]any)
@@ -348,8 +348,8 @@ func readLine(item any) (Line, error) {
 	return Line{Source: source, Instance: instance, Stream: stream, Text: string(text)}, nil
 }
 
-// steadyPath replaces the one parameter that differs from one moment to the next.
-func steadyPath(path string) string {
+// stablePath replaces the one parameter that differs from one moment to the next.
+func stablePath(path string) string {
 	before, query, found := strings.Cut(path, "?")
 	if !found || !strings.HasPrefix(before, "/api/v1/read/") {
 		return path

@@ -36,35 +36,35 @@ const bigFile = 4 << 10
 // Tape turns raw exchanges into recorded ones. It numbers resources in the order of
 // appearance, over all commands.
 type Tape struct {
-	fixed  []pair         // longest first
+	fixed  []namedText    // longest first
 	random *regexp.Regexp // matches generated names
 	ids    map[string]string
 	counts map[string]int
-	sums   map[string]standIn // by sha1 of big files
+	sums   map[string]filePlaceholder // by sha1 of big files
 }
 
-type pair struct{ text, name string }
+type namedText struct{ text, name string }
 
-// standIn is the recorded replacement of a big file.
-type standIn struct{ text, sum string }
+// filePlaceholder is the recorded replacement of a big file.
+type filePlaceholder struct{ text, sum string }
 
 // NewTape returns a Tape. random matches names that differ each time.
 func NewTape(random string) *Tape {
-	return &Tape{random: regexp.MustCompile(random), ids: map[string]string{}, counts: map[string]int{}, sums: map[string]standIn{}}
+	return &Tape{random: regexp.MustCompile(random), ids: map[string]string{}, counts: map[string]int{}, sums: map[string]filePlaceholder{}}
 }
 
 // Hide replaces a text by a placeholder from now on, such as an address, a folder or a
 // password.
 func (t *Tape) Hide(text, placeholder string) {
-	t.fixed = append(t.fixed, pair{text, placeholder})
-	slices.SortStableFunc(t.fixed, func(a, b pair) int { return cmp.Compare(len(b.text), len(a.text)) })
+	t.fixed = append(t.fixed, namedText{text, placeholder})
+	slices.SortStableFunc(t.fixed, func(a, b namedText) int { return cmp.Compare(len(b.text), len(a.text)) })
 }
 
 // Pushes registers a big file that is pushed, so that its checksums and sizes are
 // replaced by those of its stand-in.
 func (t *Tape) Pushes(name string, data []byte) {
 	text := "stand-in for " + name + "\n"
-	t.sums[sumOf(data)] = standIn{text: text, sum: sumOf([]byte(text))}
+	t.sums[sumOf(data)] = filePlaceholder{text: text, sum: sumOf([]byte(text))}
 }
 
 func sumOf(b []byte) string {
@@ -157,7 +157,7 @@ func (t *Tape) Record(r Raw) (Exchange, error) {
 	if err != nil {
 		return Exchange{}, err
 	}
-	e := Exchange{Method: r.Request.Method, Path: t.Normal(steadyPath(path)), Header: map[string]string{}, Body: body}
+	e := Exchange{Method: r.Request.Method, Path: t.Normal(stablePath(path)), Header: map[string]string{}, Body: body}
 	for _, k := range []string{"Accept", "Content-Type", "Authorization"} {
 		v := r.Request.Header.Get(k)
 		if kind, _, err := mime.ParseMediaType(v); err == nil && kind == "multipart/form-data" {
@@ -197,7 +197,7 @@ func (t *Tape) secrets(path string, answered []byte) {
 	if user, ok := inside["user_id"].(string); ok {
 		t.name(user, "user")
 	}
-	for _, p := range []pair{
+	for _, p := range []namedText{
 		{v.Access, "token"}, {jti, "jti"}, {v.Refresh, "refresh"}, {v.Links.SSH.Href, "ssh"}, {v.Links.SSH.Meta.Fingerprint, "fingerprint"},
 	} {
 		if p.text != "" && t.ids[p.text] == "" {

@@ -15,7 +15,7 @@ import (
 // NoApp is the error for an app that does not exist.
 type NoApp struct{ Name string }
 
-func (n *NoApp) Error() string { return fmt.Sprintf("there is no app %q", n.Name) }
+func (n *NoApp) Error() string { return fmt.Sprintf("app %q does not exist", n.Name) }
 
 // List lists the apps of the client's space by name.
 func (c Apps) List(ctx context.Context) ([]v3.App, error) {
@@ -91,8 +91,8 @@ func (c Apps) Manifest(ctx context.Context, guid string) ([]byte, error) {
 	return b, nil
 }
 
-// Act starts, stops or restarts an app. It changes the desired state and does not wait.
-func (c Apps) Act(ctx context.Context, guid string, action Action) (v3.App, error) {
+// SetState starts, stops or restarts an app. It changes the desired state and does not wait.
+func (c Apps) SetState(ctx context.Context, guid string, action Action) (v3.App, error) {
 	var a v3.App
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps/"+escape(guid)+"/actions/"+string(action), nil, &a)
 	return a, err

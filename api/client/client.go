@@ -132,7 +132,7 @@ type Error struct {
 // Error returns the daemon's own message.
 func (e *Error) Error() string {
 	if e.Detail == "" {
-		return fmt.Sprintf("the daemon answered %d %s", e.Status, http.StatusText(e.Status))
+		return fmt.Sprintf("dewd responded with %d %s", e.Status, http.StatusText(e.Status))
 	}
 	return e.Detail
 }
@@ -152,7 +152,7 @@ type Unreachable struct {
 
 // Error names the address that could not be reached.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("cannot reach dewd at %s: %v", u.Address, u.Err)
+	return fmt.Sprintf("cannot connect to dewd at %s: %v", u.Address, u.Err)
 }
 
 // Unwrap returns the cause.

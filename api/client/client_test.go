@@ -19,8 +19,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// ask returns a client of a handler, and the daemon's warnings.
-func ask(t *testing.T, h http.HandlerFunc) (*Client, *[]string) {
+// newTestClient returns a client of a handler, and the daemon's warnings.
+func newTestClient(t *testing.T, h http.HandlerFunc) (*Client, *[]string) {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
@@ -48,7 +48,7 @@ func TestErrors(t *testing.T) {
 		`{"errors":[]}`: {Status: 404, Detail: `{"errors":[]}`},
 		``:              {Status: 404},
 	} {
-		c, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _ := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, body)
 		})
@@ -75,7 +75,7 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("the end of ctx became %v", err)
 	}
 	// A response that breaks off because the daemon dies is an error.
-	c, _ = ask(t, func(w http.ResponseWriter, _ *http.Request) {
+	c, _ = newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, "{")
 		panic(http.ErrAbortHandler)
@@ -86,15 +86,15 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-func TestBadAnswer(t *testing.T) {
-	c, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
+func TestInvalidResponse(t *testing.T) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
 	if _, err := c.Daemon().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read the response to GET /dew/v1/status") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestWarnings(t *testing.T) {
-	c, warned := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, warned := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "bearer secret" || r.Header.Get("User-Agent") != "test" {
 			t.Errorf("headers are %v", r.Header)
 		}
@@ -119,7 +119,7 @@ func TestUnknownCall(t *testing.T) {
 
 // The client requests further pages from its own address, whatever host they name.
 func TestPages(t *testing.T) {
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		page := v3.List[v3.App]{Resources: []v3.App{{Name: "a"}}}
 		if r.URL.Query().Get("page") == "" {
 			page.Pagination.Next = &v3.Link{Href: "http://elsewhere:1/v3/apps?page=2"}
@@ -135,7 +135,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestAppByName(t *testing.T) {
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query().Get("names"); got != "a%2Cb%25" {
 			t.Errorf("the filter is %q", got)
 		}
@@ -149,25 +149,25 @@ func TestAppByName(t *testing.T) {
 
 func TestJobs(t *testing.T) {
 	states := []string{v3.JobProcessing, v3.JobProcessing, v3.JobFailed}
-	asked := 0
+	requests := 0
 	h := func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			w.Header().Set("Location", "http://elsewhere:1/v3/jobs/j")
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		j := v3.Job{State: states[asked], Errors: []v3.Error{{Code: 1, Detail: "one"}, {Detail: "two"}}, Warnings: []v3.Warning{{Detail: "careful"}}}
-		asked++
+		j := v3.Job{State: states[requests], Errors: []v3.Error{{Code: 1, Detail: "one"}, {Detail: "two"}}, Warnings: []v3.Warning{{Detail: "careful"}}}
+		requests++
 		if err := json.NewEncoder(w).Encode(j); err != nil {
 			t.Error(err)
 		}
 	}
-	c, _ := ask(t, h)
-	if err := c.Apps().Delete(t.Context(), "a"); err == nil || err.Error() != "one\ntwo" || asked != 3 {
-		t.Errorf("got %v after %d looks", err, asked)
+	c, _ := newTestClient(t, h)
+	if err := c.Apps().Delete(t.Context(), "a"); err == nil || err.Error() != "one\ntwo" || requests != 3 {
+		t.Errorf("got %v after %d looks", err, requests)
 	}
-	asked, states = 0, []string{v3.JobComplete}
-	c, warned := ask(t, h)
+	requests, states = 0, []string{v3.JobComplete}
+	c, warned := newTestClient(t, h)
 	if err := c.Apps().Delete(t.Context(), "a"); err != nil || len(*warned) != 1 {
 		t.Errorf("got %v, warned %q", err, *warned)
 	}
@@ -178,8 +178,8 @@ func TestJobs(t *testing.T) {
 
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, asked := time.Now(), 0
-		err := Poll(t.Context(), func() (bool, error) { asked++; return asked == 8, nil })
+		began, requests := time.Now(), 0
+		err := Poll(t.Context(), func() (bool, error) { requests++; return requests == 8, nil })
 		if d := time.Since(began); err != nil || d != 270*time.Millisecond { // 10 20 40 50 50 50 50
 			t.Errorf("it took %s, %v", d, err)
 		}
@@ -194,7 +194,7 @@ func TestPoll(t *testing.T) {
 
 func TestUpload(t *testing.T) {
 	var parts []string
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		m, err := r.MultipartReader()
 		if err != nil {
 			t.Error(err)
@@ -237,7 +237,7 @@ func TestUpload(t *testing.T) {
 
 // The daemon can refuse an upload before it has read everything.
 func TestUploadRefused(t *testing.T) {
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		// The connection stays open until the client closes it. Closing it with unread
 		// bytes could discard the response before a slow client has read it.
 		answer := http.NewResponseController(w)
@@ -265,7 +265,7 @@ func TestUploadRefused(t *testing.T) {
 
 func TestMatchResourcesInParts(t *testing.T) {
 	var sizes []int
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		var m v3.ResourceMatches
 		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 			t.Error(err)
@@ -283,7 +283,7 @@ func TestMatchResourcesInParts(t *testing.T) {
 }
 
 func TestNewestPackage(t *testing.T) {
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if want := "order_by=-created_at&page=1&per_page=1&states=READY"; r.URL.RawQuery != want {
 			t.Errorf("asked %s", r.URL.RawQuery)
 		}

@@ -248,23 +248,23 @@ func (f *follower) once(ctx context.Context) error {
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), v3.LinesType) {
 		read = f.records
 	}
-	err = read(&heardReader{f: f, r: resp.Body, quiet: quiet})
+	err = read(&timedReader{f: f, r: resp.Body, quiet: quiet})
 	if err == nil || f.ended(err) {
 		return err
 	}
 	return &Unreachable{Address: f.t.address, Err: fmt.Errorf("the log stream ended: %w", err)}
 }
 
-// heardReader reads from the daemon and records when it last received data. The limit
+// timedReader reads from the daemon and records when it last received data. The limit
 // for silence counts only while it reads, because printing lines can take longer.
-type heardReader struct {
+type timedReader struct {
 	f     *follower
 	r     io.Reader
 	quiet *time.Timer
 	heard bool
 }
 
-func (e *heardReader) Read(b []byte) (int, error) {
+func (e *timedReader) Read(b []byte) (int, error) {
 	if e.heard {
 		e.f.seen = time.Now() // until now the reader was busy
 	}
@@ -399,7 +399,7 @@ func events(r io.Reader, each func(event) error) error {
 			e = event{}
 		case line[0] == ':': // a comment
 		default:
-			e.take(line)
+			e.parseField(line)
 		}
 		if err != nil {
 			return err
@@ -408,8 +408,8 @@ func events(r io.Reader, each func(event) error) error {
 	return s.Err()
 }
 
-// take reads one field of an event.
-func (e *event) take(line []byte) {
+// parseField reads one field of an event.
+func (e *event) parseField(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {

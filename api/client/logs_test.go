@@ -45,7 +45,7 @@ func logOf(t *testing.T, n int64) http.HandlerFunc {
 }
 
 func TestSince(t *testing.T) {
-	c, _ := ask(t, logOf(t, 1500))
+	c, _ := newTestClient(t, logOf(t, 1500))
 	lines, err := c.Logs().Since(t.Context(), "a", time.Unix(0, 11))
 	if err != nil || len(lines) != 1490 || string(lines[0].Text) != "11" || string(lines[1489].Text) != "1500" {
 		t.Errorf("%d lines, %v", len(lines), err)
@@ -90,16 +90,16 @@ var forms = map[string]struct {
 func TestLogsResume(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
-			var asked []string
-			c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
-				from := map[int]uint64{1: 1, 2: 0, 3: 2}[len(asked)] // the third time a line is sent again
+			var queries []string
+			c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+				queries = append(queries, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
+				from := map[int]uint64{1: 1, 2: 0, 3: 2}[len(queries)] // the third time a line is sent again
 				if from == 0 {
 					w.WriteHeader(http.StatusBadGateway)
 					return
 				}
 				w.Header().Set("Content-Type", form.kind)
-				w.Write(form.beat(map[int]uint64{1: 0, 3: 2}[len(asked)])) //nolint:errcheck // the reader is there
+				w.Write(form.beat(map[int]uint64{1: 0, 3: 2}[len(queries)])) //nolint:errcheck // the reader is there
 				for seq := from; seq < from+2; seq++ {
 					w.Write(form.line(v3.Line{Seq: seq, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(seq, 10))})) //nolint:errcheck // the reader is there
 				}
@@ -111,8 +111,8 @@ func TestLogsResume(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []string{"newest=5&process=web&since_last_start=true ", "process=web 2", "process=web 2"}
-			if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(asked, want) {
-				t.Errorf("got %q, asked %q", got, asked)
+			if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(queries, want) {
+				t.Errorf("got %q, asked %q", got, queries)
 			}
 			if len(notices) != 2 || !strings.Contains(notices[0], "lost the connection to dewd") || notices[1] != "connected to dewd again" {
 				t.Errorf("notices = %q", notices)
@@ -126,30 +126,30 @@ func TestLogsResume(t *testing.T) {
 func TestLogsPlace(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
-			var asked []string
-			c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
+			var queries []string
+			c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+				queries = append(queries, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
 				w.Header().Set("Content-Type", form.kind)
-				at := []uint64{40, 40, 20}[len(asked)-1]
+				at := []uint64{40, 40, 20}[len(queries)-1]
 				w.Write(form.beat(at)) //nolint:errcheck // the reader is there
-				if len(asked) > 1 {
+				if len(queries) > 1 {
 					w.Write(form.line(v3.Line{Seq: at + 1, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(at+1, 10))})) //nolint:errcheck // the reader is there
 				}
 			})
 			got, err := logsOf(t.Context(), c, "a", LogQuery{Newest: 0, Follow: true}, 2)
-			if err != nil || !slices.Equal(got, []string{"41", "21"}) || !slices.Equal(asked, []string{"newest=0 ", " 40", " 41"}) {
-				t.Errorf("got %q, %v, asked %q", got, err, asked)
+			if err != nil || !slices.Equal(got, []string{"41", "21"}) || !slices.Equal(queries, []string{"newest=0 ", " 40", " 41"}) {
+				t.Errorf("got %q, %v, asked %q", got, err, queries)
 			}
 		})
 	}
 }
 
 // A slow reader is not mistaken for an unreachable daemon.
-func TestEarWaits(t *testing.T) {
+func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := &follower{q: LogQuery{Notice: func(string) {}}}
-		e := &heardReader{f: f, r: strings.NewReader("0123456789"), quiet: time.AfterFunc(quietLimit, cancel)}
+		e := &timedReader{f: f, r: strings.NewReader("0123456789"), quiet: time.AfterFunc(quietLimit, cancel)}
 		for range 3 {
 			if _, err := io.ReadFull(e, make([]byte, 2)); err != nil {
 				t.Fatal(err)
@@ -159,7 +159,7 @@ func TestEarWaits(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("the daemon was given up while nobody listened")
 		}
-		e.r = never{ctx}
+		e.r = neverReader{ctx}
 		if _, err := e.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
 			t.Errorf("a quiet daemon: %v", err)
 		}
@@ -169,10 +169,10 @@ func TestEarWaits(t *testing.T) {
 	})
 }
 
-// never sends nothing until its context is done.
-type never struct{ ctx context.Context }
+// neverReader sends nothing until its context is done.
+type neverReader struct{ ctx context.Context }
 
-func (n never) Read([]byte) (int, error) {
+func (n neverReader) Read([]byte) (int, error) {
 	<-n.ctx.Done()
 	return 0, n.ctx.Err()
 }
@@ -182,7 +182,7 @@ func TestLogsEnd(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
 			times := 0
-			c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+			c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 				times++
 				w.Header().Set("Content-Type", form.kind)
 				w.Write(form.line(v3.Line{Seq: uint64(times), Time: time.Unix(1, 0), Text: []byte("x")})) //nolint:errcheck // the reader is there
@@ -200,7 +200,7 @@ func TestLogsEnd(t *testing.T) {
 
 func TestLogsFail(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "gone") {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"errors":[{"code":1,"title":"T","detail":"App not found"}]}`)

@@ -13,7 +13,7 @@ import (
 // NoTask is the error for a task that does not exist.
 type NoTask struct{ ID int }
 
-func (n *NoTask) Error() string { return fmt.Sprintf("there is no task %d", n.ID) }
+func (n *NoTask) Error() string { return fmt.Sprintf("task %d does not exist", n.ID) }
 
 // RunTask runs a command with the droplet of an app.
 func (c Processes) RunTask(ctx context.Context, app string, body v3.CreateTask) (v3.Task, error) {

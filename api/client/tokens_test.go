@@ -20,8 +20,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// counted returns the tokens t1, t2, …; each renewal returns the next one.
-type counted struct {
+// countedTokens returns the tokens t1, t2, …; each renewal returns the next one.
+type countedTokens struct {
 	mu      sync.Mutex
 	n       int
 	last    int // last token, 0 for no limit
@@ -29,13 +29,13 @@ type counted struct {
 	err     error // error of a renewal
 }
 
-func (c *counted) Token(context.Context) (string, error) {
+func (c *countedTokens) Token(context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("t%d", c.n), nil
 }
 
-func (c *counted) Renew(_ context.Context, refused string) (string, error) {
+func (c *countedTokens) Renew(_ context.Context, refused string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = append(c.refused, refused)
@@ -72,7 +72,7 @@ func askWith(t *testing.T, tokens Tokens, want string) (*Client, *[]string) {
 
 // A refused token is renewed once, and the same body is sent again.
 func TestRenew(t *testing.T) {
-	tokens := &counted{}
+	tokens := &countedTokens{}
 	c, bodies := askWith(t, tokens, "t1")
 	if err := c.Apps().UpdateEnv(t.Context(), "a", map[string]*string{"x": nil}); err != nil {
 		t.Fatal(err)
@@ -89,19 +89,19 @@ func TestRenew(t *testing.T) {
 }
 
 func TestRenewRefused(t *testing.T) {
-	c, bodies := askWith(t, &counted{last: -1}, "x") // never returns another one
+	c, bodies := askWith(t, &countedTokens{last: -1}, "x") // never returns another one
 	_, err := c.Daemon().Root(t.Context())
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Status != 401 || len(*bodies) != 1 {
 		t.Errorf("got %v after %v", err, *bodies)
 	}
 	broken := errors.New("log in again")
-	c, _ = askWith(t, &counted{err: broken}, "x")
+	c, _ = askWith(t, &countedTokens{err: broken}, "x")
 	if _, err := c.Daemon().Root(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	// A body that can be read only once is not sent again, because a part of it is
 	// already consumed.
-	tokens := &counted{}
+	tokens := &countedTokens{}
 	c, bodies = askWith(t, tokens, "t1")
 	resp, err := c.Send(t.Context(), Request{Method: http.MethodPost, Path: "/x", Body: io.LimitReader(strings.NewReader("body"), 4)})
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || len(*bodies) != 1 || len(tokens.refused) != 0 {
@@ -114,7 +114,7 @@ func TestRenewRefused(t *testing.T) {
 
 // Many concurrent requests all succeed with one new token.
 func TestRenewTogether(t *testing.T) {
-	c, _ := askWith(t, &counted{last: 1}, "t1")
+	c, _ := askWith(t, &countedTokens{last: 1}, "t1")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -128,7 +128,7 @@ func TestRenewTogether(t *testing.T) {
 
 // A log stream whose token is refused continues with another.
 func TestStreamRenews(t *testing.T) {
-	tokens := &counted{}
+	tokens := &countedTokens{}
 	var mu sync.Mutex
 	served := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +176,7 @@ func TestLogin(t *testing.T) {
 		{Grant{Refresh: "r"}, "Basic Y2Y6", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"r"}}},
 		{Grant{Client: "ci", Secret: "s"}, "", url.Values{"grant_type": {"client_credentials"}, "client_id": {"ci"}, "client_secret": {"s"}}},
 	} {
-		ask, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+		api, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 			if err := r.ParseForm(); err != nil {
 				t.Error(err)
 			}
@@ -185,15 +185,15 @@ func TestLogin(t *testing.T) {
 			}
 			fmt.Fprint(w, `{"access_token":"a","refresh_token":"b","token_type":"bearer","expires_in":600}`)
 		})
-		if got, err := ask.Users().Login(t.Context(), c.grant); err != nil || got != (Token{"a", "b", "bearer"}) {
+		if got, err := api.Users().Login(t.Context(), c.grant); err != nil || got != (Token{"a", "b", "bearer"}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	ask, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+	api, _ := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"error":"unauthorized","error_description":"Bad credentials"}`)
 	})
-	_, err := ask.Users().Login(t.Context(), Grant{User: "x"})
+	_, err := api.Users().Login(t.Context(), Grant{User: "x"})
 	if e := (*Error)(nil); !errors.As(err, &e) || *e != (Error{Status: 401, Title: "unauthorized", Detail: "Bad credentials"}) {
 		t.Errorf("got %+v", err)
 	}
@@ -232,9 +232,9 @@ func TestSpace(t *testing.T) {
 }
 
 func TestUsersInBatches(t *testing.T) {
-	var asked []int
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, len(strings.Split(r.URL.Query().Get("guids"), ",")))
+	var batchSizes []int
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+		batchSizes = append(batchSizes, len(strings.Split(r.URL.Query().Get("guids"), ",")))
 		fmt.Fprint(w, `{"resources":[{"guid":"u"}]}`)
 	})
 	guids := make([]string, 450)
@@ -242,8 +242,8 @@ func TestUsersInBatches(t *testing.T) {
 		guids[i] = fmt.Sprint(i)
 	}
 	users, err := c.Users().ByGUID(t.Context(), guids...)
-	if err != nil || len(users) != 3 || !slices.Equal(asked, []int{200, 200, 50}) {
-		t.Errorf("got %d users, %v, asked %v", len(users), err, asked)
+	if err != nil || len(users) != 3 || !slices.Equal(batchSizes, []int{200, 200, 50}) {
+		t.Errorf("got %d users, %v, asked %v", len(users), err, batchSizes)
 	}
 }
 
@@ -255,11 +255,11 @@ func TestTrust(t *testing.T) {
 		trust *tls.Config
 		ok    bool
 	}{{nil, false}, {&tls.Config{InsecureSkipVerify: true}, true}, {s.Client().Transport.(*http.Transport).TLSClientConfig, true}} {
-		ask, err := New(Options{URL: s.URL, TLS: c.trust})
+		api, err := New(Options{URL: s.URL, TLS: c.trust})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ask.Daemon().Root(t.Context())
+		_, err = api.Daemon().Root(t.Context())
 		if u := (*Unreachable)(nil); (err == nil) != c.ok || err != nil && !errors.As(err, &u) {
 			t.Errorf("%v: %v", c.trust, err)
 		}

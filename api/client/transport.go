@@ -158,7 +158,7 @@ func (t *transport) call(ctx context.Context, method, path string, body, out any
 		r.Body = bytes.NewReader(b)
 		r.Header.Set("Content-Type", "application/json")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("dewd did not answer %s %s within %s", method, path, callTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("dewd did not respond to %s %s within %s", method, path, callTimeout))
 	defer cancel()
 	h, err := t.exchange(ctx, r, out)
 	if err != nil && ctx.Err() != nil {
@@ -310,7 +310,7 @@ func (t *transport) remove(ctx context.Context, path string) error {
 // the caller cannot see it.
 type Missing struct{ Kind, Name string }
 
-func (m *Missing) Error() string { return fmt.Sprintf("there is no %s %q", m.Kind, m.Name) }
+func (m *Missing) Error() string { return fmt.Sprintf("%s %q does not exist", m.Kind, m.Name) }
 
 // first returns the first item of a list. If the list is empty, it returns the error
 // missing.

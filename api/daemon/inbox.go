@@ -179,7 +179,7 @@ func (h inboxHandlers) updateCrashMails(r *http.Request) (any, error) {
 	return body, nil
 }
 
-func presentMail(k notify.Kept) v3.Mail {
+func presentMail(k notify.StoredMail) v3.Mail {
 	return v3.Mail{
 		Seq: k.Seq, ID: k.ID, From: k.From, To: k.To, ReplyTo: k.ReplyTo, Subject: k.Subject, Client: k.Client, Kind: k.Kind,
 		User: k.User, Received: k.Received, Sent: k.Sent, Size: k.Size, Text: k.Text, HTML: k.HTML,

@@ -65,7 +65,7 @@ func (m *Metrics) StoreCommit(took time.Duration) { m.commits.Observe(took.Secon
 // Watch adds counters that other packages hold. They are read only when a client
 // requests /metrics.
 func (m *Metrics) Watch(logs *logstream.Logs, stats func() runtime.Stats) {
-	m.registry.MustRegister(&counted{logs: logs, stats: stats})
+	m.registry.MustRegister(&statsCollector{logs: logs, stats: stats})
 }
 
 func (m *Metrics) handler(log *slog.Logger) http.Handler {
@@ -74,8 +74,8 @@ func (m *Metrics) handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// counted reads the counts of the logs and of the supervisor.
-type counted struct {
+// statsCollector reads the counts of the logs and of the supervisor.
+type statsCollector struct {
 	logs  *logstream.Logs
 	stats func() runtime.Stats
 }
@@ -97,7 +97,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (c *counted) Describe(ch chan<- *prometheus.Desc) {
+func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descTails, descBacklog, descMaxBacklog, descFrozen, descFree, descAppend, descAppendMax,
 		descStarts, descCrashes, descRestarts, descChecks, descUnavailable, descPanics,
@@ -107,7 +107,7 @@ func (c *counted) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *counted) Collect(ch chan<- prometheus.Metric) {
+func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}

@@ -36,8 +36,8 @@ func (h rootHandlers) root(*http.Request) (any, error) {
 	} else if len(groups) > 0 {
 		links.Routing = &v3.Link{Href: h.Links.Href("routing")}
 	}
-	if door := h.SSH; door != nil {
-		links.AppSSH = &v3.RootLink{Href: door.Address, Meta: v3.RootMeta{HostKeyFingerprint: door.Fingerprint, OAuthClient: sshClient}}
+	if ssh := h.SSH; ssh != nil {
+		links.AppSSH = &v3.RootLink{Href: ssh.Address, Meta: v3.RootMeta{HostKeyFingerprint: ssh.Fingerprint, OAuthClient: sshClient}}
 	}
 	return v3.Root{Links: links}, nil
 }

@@ -25,7 +25,7 @@ type Handlers struct {
 	// Beat is the interval of heartbeats on a stream without lines.
 	Beat      time.Duration
 	recent    recentTimes
-	followers followers
+	followers streamCount
 }
 
 // Endpoints returns all endpoints of this package.

@@ -119,7 +119,7 @@ func TestStreamGapNumber(t *testing.T) {
 	}
 	testkit.EventuallyTrue(t, "the retention works", func() bool { return l.Kept().Dropped > 50 })
 	got := httptest.NewRecorder()
-	f := following{Out: newLineWriter(got, httptest.NewRequest(http.MethodGet, "/", nil)), Beat: time.Hour, May: func() error { return nil }}
+	f := openStream{Out: newLineWriter(got, httptest.NewRequest(http.MethodGet, "/", nil)), Beat: time.Hour, CheckAccess: func() error { return nil }}
 	if err := f.Run(t.Context(), c.UpTo(l.LastSeq())); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may
 	if err := out.beat(c); err != nil {
 		return // the client disconnected
 	}
-	f := following{Out: out, Beat: h.Beat, May: may}
+	f := openStream{Out: out, Beat: h.Beat, CheckAccess: may}
 	err = f.Run(r.Context(), c.Brief())
 	if errors.Is(err, io.EOF) {
 		_ = out.send(out.form.end(nil)) // an error means that the client disconnected
@@ -85,8 +85,8 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may
 	}
 }
 
-// followers counts the open streams.
-type followers struct {
+// streamCount counts the open streams.
+type streamCount struct {
 	mu        sync.Mutex // guards the fields below
 	now, most int
 }
@@ -95,7 +95,7 @@ type followers struct {
 // worthwhile.
 const manyFollowers = 16
 
-func (f *followers) join() {
+func (f *streamCount) join() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now++
@@ -104,7 +104,7 @@ func (f *followers) join() {
 
 // leave returns memory to the system when the last of many streams is closed. The Go
 // runtime would take two minutes to do so in an idle daemon.
-func (f *followers) leave() {
+func (f *streamCount) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now--
@@ -139,11 +139,11 @@ func (h *Handlers) remains(ctx context.Context, n access.Need, space string) err
 	return err
 }
 
-// following is an open stream.
-type following struct {
-	Out  *lineWriter
-	Beat time.Duration
-	May  func() error // returns an error if the client can no longer read
+// openStream is an open stream.
+type openStream struct {
+	Out         *lineWriter
+	Beat        time.Duration
+	CheckAccess func() error // returns an error if the client can no longer read
 }
 
 // looks is the number of heartbeats between two permission checks.
@@ -151,17 +151,17 @@ const looks = 4
 
 // Run writes lines as they arrive. It reports lines that the retention dropped before
 // they were read as a gap.
-func (f following) Run(ctx context.Context, c *logstream.Cursor) error {
-	sent, asked := time.Time{}, time.Now()
+func (f openStream) Run(ctx context.Context, c *logstream.Cursor) error {
+	sent, checked := time.Time{}, time.Now()
 	for {
-		if err := pace(ctx, sent); err != nil {
+		if err := waitForPause(ctx, sent); err != nil {
 			return err
 		}
-		if time.Since(asked) >= looks*f.Beat {
-			if err := f.May(); err != nil {
+		if time.Since(checked) >= looks*f.Beat {
+			if err := f.CheckAccess(); err != nil {
 				return err
 			}
-			asked = time.Now()
+			checked = time.Now()
 		}
 		bounded, cancel := context.WithTimeout(ctx, f.Beat)
 		es, err := c.Next(bounded)
@@ -194,8 +194,8 @@ func (f following) Run(ctx context.Context, c *logstream.Cursor) error {
 	}
 }
 
-// pace waits until streamPause has passed since the last write.
-func pace(ctx context.Context, sent time.Time) error {
+// waitForPause waits until streamPause has passed since the last write.
+func waitForPause(ctx context.Context, sent time.Time) error {
 	rest := streamPause - time.Since(sent)
 	if rest <= 0 {
 		return nil

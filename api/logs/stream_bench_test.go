@@ -35,7 +35,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := newLineWriter(w, r)
-		if err := (following{Out: out, Beat: Heartbeat}).Run(r.Context(), l.Cursor(1).UpTo(lines).Brief()); !errors.Is(err, io.EOF) {
+		if err := (openStream{Out: out, Beat: Heartbeat}).Run(r.Context(), l.Cursor(1).UpTo(lines).Brief()); !errors.Is(err, io.EOF) {
 			b.Error(err)
 		}
 		_ = out.send(out.form.end(nil)) // the reader is still connected

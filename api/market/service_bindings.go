@@ -68,7 +68,7 @@ func (h bindingHandlers) listCredentialBindings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes("app", "service_instance")
+	requested, err := q.Includes("app", "service_instance")
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (h bindingHandlers) listCredentialBindings(r *http.Request) (any, error) {
 		Present: h.presentCredentialBinding,
 		Labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
 	})
-	out.Included, err = h.besideBindings(asked, out.Resources)
+	out.Included, err = h.bindingIncludes(requested, out.Resources)
 	return out, err
 }
 
@@ -125,9 +125,9 @@ func (h bindingHandlers) seenBindings(r *http.Request, f services.BindingFilter)
 	return seen, nil
 }
 
-// besideBindings returns the resources that the request includes with bindings.
-func (h bindingHandlers) besideBindings(asked map[string]bool, all []v3.ServiceCredentialBinding) (map[string]any, error) {
-	if len(asked) == 0 {
+// bindingIncludes returns the resources that the request includes with bindings.
+func (h bindingHandlers) bindingIncludes(requested map[string]bool, all []v3.ServiceCredentialBinding) (map[string]any, error) {
+	if len(requested) == 0 {
 		return nil, nil
 	}
 	var apps, instances []string
@@ -139,12 +139,12 @@ func (h bindingHandlers) besideBindings(asked map[string]bool, all []v3.ServiceC
 	}
 	out := map[string]any{}
 	var err error
-	if asked["app"] {
+	if requested["app"] {
 		if out["apps"], err = rest.PresentEach(apps, h.Platform.Registry.App, h.Present.ShowApp); err != nil {
 			return nil, err
 		}
 	}
-	if asked["service_instance"] {
+	if requested["service_instance"] {
 		out["service_instances"], err = rest.PresentEach(instances, h.Platform.Services.Instance, h.presentService)
 	}
 	return out, err
@@ -162,7 +162,7 @@ func (h bindingHandlers) getCredentialBinding(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes("app", "service_instance")
+	requested, err := q.Includes("app", "service_instance")
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (h bindingHandlers) getCredentialBinding(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.presentCredentialBinding(b)
-	out.Included, err = h.besideBindings(asked, []v3.ServiceCredentialBinding{out})
+	out.Included, err = h.bindingIncludes(requested, []v3.ServiceCredentialBinding{out})
 	return out, err
 }
 
@@ -269,7 +269,7 @@ func (h bindingHandlers) noteBinding(r *http.Request) (b services.Binding, err e
 	if err != nil {
 		return b, err
 	}
-	if b, err = h.Platform.Services.NoteBinding(r.PathValue("guid"), platform.MetadataChange(body.Metadata)); err != nil {
+	if b, err = h.Platform.Services.UpdateBindingMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata)); err != nil {
 		return b, rest.Missing("Service binding", err)
 	}
 	return b, h.recordBinding(r, "update", b, map[string]any{"request": body})
@@ -364,7 +364,7 @@ func (h bindingHandlers) presentCredentialBinding(b services.Binding) v3.Service
 	out := v3.ServiceCredentialBinding{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), Type: string(b.Type),
 		LastOperation: presentLast(b.Last), Metadata: rest.PresentMetadata(b.Metadata),
-		Relationships: v3.CredentialBindingRelationships{App: rest.Maybe(b.App), ServiceInstance: v3.To(b.Instance)},
+		Relationships: v3.CredentialBindingRelationships{App: rest.OptionalToOne(b.App), ServiceInstance: v3.To(b.Instance)},
 		Links: v3.Links{
 			"self": {Href: self}, "details": {Href: self + "/details"}, "parameters": {Href: self + "/parameters"},
 			"service_instance": {Href: h.Links.Href("v3", "service_instances", b.Instance)},

@@ -185,7 +185,7 @@ func (h brokerHandlers) deleteBroker(r *http.Request) (any, error) {
 func (h *Handlers) presentBroker(b services.ServiceBroker) v3.ServiceBroker {
 	out := v3.ServiceBroker{
 		GUID: b.GUID, Name: b.Name, URL: b.URL, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt),
-		Relationships: v3.ServiceBrokerRelationships{Space: rest.Maybe(b.Space)},
+		Relationships: v3.ServiceBrokerRelationships{Space: rest.OptionalToOne(b.Space)},
 		Metadata:      rest.PresentMetadata(b.Metadata),
 		Links: v3.Links{
 			"self":              {Href: h.Links.Href("v3", "service_brokers", b.GUID)},

@@ -33,13 +33,13 @@ var ServiceFieldNames = map[string][]string{
 	FieldsOfPlanBroker:     {"guid", "name"},
 }
 
-// besideServices holds the GUIDs of resources that services refer to directly. A GUID
+// serviceIncludes holds the GUIDs of resources that services refer to directly. A GUID
 // can occur twice. The other related resources are found from there.
-type besideServices struct{ spaces, plans, offerings, brokers []string }
+type serviceIncludes struct{ spaces, plans, offerings, brokers []string }
 
 // serviceFields returns the fields of related resources that a query selects. It
 // accepts the parameters in known.
-func (h *Handlers) serviceFields(q rest.Query, b besideServices, known ...string) (map[string]any, error) {
+func (h *Handlers) serviceFields(q rest.Query, b serviceIncludes, known ...string) (map[string]any, error) {
 	var out map[string]any
 	for _, param := range known {
 		want, given := q.Filters[param]
@@ -58,7 +58,7 @@ func (h *Handlers) serviceFields(q rest.Query, b besideServices, known ...string
 		if out == nil {
 			out = map[string]any{}
 		}
-		if out[noun], err = parts(all, want); err != nil {
+		if out[noun], err = selectFields(all, want); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +67,7 @@ func (h *Handlers) serviceFields(q rest.Query, b besideServices, known ...string
 
 // fieldResources returns the resources that a parameter selects, and the key under
 // which the response lists them.
-func (h *Handlers) fieldResources(param string, b *besideServices) (noun string, all []any, err error) {
+func (h *Handlers) fieldResources(param string, b *serviceIncludes) (noun string, all []any, err error) {
 	switch param {
 	case FieldsOfSpace:
 		all, err = anyOf(b.spaces, h.Platform.Registry.Space, h.Present.ShowSpace)
@@ -110,8 +110,8 @@ func lead[T any](guids []string, get func(guid string) (T, error), next func(T) 
 	return rest.PresentEach(guids, get, next)
 }
 
-// parts returns the resources with only the named fields.
-func parts(all []any, names []string) ([]map[string]any, error) {
+// selectFields returns the resources with only the named fields.
+func selectFields(all []any, names []string) ([]map[string]any, error) {
 	out := []map[string]any{}
 	for _, v := range all {
 		raw, err := json.Marshal(v)
@@ -124,15 +124,15 @@ func parts(all []any, names []string) ([]map[string]any, error) {
 		}
 		part := map[string]any{}
 		for _, name := range names {
-			take(part, whole, strings.Split(name, "."))
+			copyField(part, whole, strings.Split(name, "."))
 		}
 		out = append(out, part)
 	}
 	return out, nil
 }
 
-// take copies the field at a path.
-func take(to, from map[string]any, path []string) {
+// copyField copies the field at a path.
+func copyField(to, from map[string]any, path []string) {
 	v, ok := from[path[0]]
 	if !ok {
 		return
@@ -150,5 +150,5 @@ func take(to, from map[string]any, path []string) {
 		next = map[string]any{}
 		to[path[0]] = next
 	}
-	take(next, below, path[1:])
+	copyField(next, below, path[1:])
 }

@@ -90,14 +90,14 @@ func (h instanceHandlers) listServices(r *http.Request) (any, error) {
 		Present: h.presentService,
 		Labels:  func(i services.Instance) map[string]string { return i.Metadata.Labels },
 	})
-	out.Included, err = h.besideInstances(q, out.Resources)
+	out.Included, err = h.instanceIncludes(q, out.Resources)
 	return out, err
 }
 
-// besideInstances returns the related resources that the query includes with service
+// instanceIncludes returns the related resources that the query includes with service
 // instances.
-func (h instanceHandlers) besideInstances(q rest.Query, all []v3.ServiceInstance) (map[string]any, error) {
-	var b besideServices
+func (h instanceHandlers) instanceIncludes(q rest.Query, all []v3.ServiceInstance) (map[string]any, error) {
+	var b serviceIncludes
 	for _, i := range all {
 		b.spaces = append(b.spaces, i.Relationships.Space.ID())
 		if i.Relationships.ServicePlan != nil {
@@ -117,7 +117,7 @@ func (h instanceHandlers) getService(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.presentService(i)
-	out.Included, err = h.besideInstances(q, []v3.ServiceInstance{out})
+	out.Included, err = h.instanceIncludes(q, []v3.ServiceInstance{out})
 	return out, err
 }
 
@@ -353,7 +353,7 @@ func (h *Handlers) presentService(i services.Instance) v3.ServiceInstance {
 	out := v3.ServiceInstance{
 		GUID: i.GUID, CreatedAt: v3.At(i.CreatedAt), UpdatedAt: v3.At(i.UpdatedAt), Name: i.Name, Tags: rest.OrEmpty(i.Tags),
 		Type: string(i.Type), LastOperation: presentLast(i.Last), Metadata: rest.PresentMetadata(i.Metadata),
-		Relationships: v3.ServiceInstanceRelationships{ServicePlan: rest.Maybe(i.Plan), Space: v3.To(i.Space)},
+		Relationships: v3.ServiceInstanceRelationships{ServicePlan: rest.OptionalToOne(i.Plan), Space: v3.To(i.Space)},
 		Links: v3.Links{
 			"self":                        {Href: self},
 			"space":                       {Href: h.Links.Href("v3", "spaces", i.Space)},

@@ -40,7 +40,7 @@ func (h offeringHandlers) listOfferings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	available, err := q.Truth("available")
+	available, err := q.BoolFilter("available")
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (h offeringHandlers) listOfferings(r *http.Request) (any, error) {
 		Present: h.presentOffering,
 		Labels:  func(o services.Offering) map[string]string { return o.Metadata.Labels },
 	})
-	b := besideServices{brokers: rest.Each(out.Resources, func(o v3.ServiceOffering) string { return o.Relationships.ServiceBroker.ID() })}
+	b := serviceIncludes{brokers: rest.Values(out.Resources, func(o v3.ServiceOffering) string { return o.Relationships.ServiceBroker.ID() })}
 	out.Included, err = h.serviceFields(q, b, FieldsOfBroker)
 	return out, err
 }
@@ -91,7 +91,7 @@ func (h offeringHandlers) getOffering(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.presentOffering(o)
-	out.Included, err = h.serviceFields(q, besideServices{brokers: []string{o.Broker}}, FieldsOfBroker)
+	out.Included, err = h.serviceFields(q, serviceIncludes{brokers: []string{o.Broker}}, FieldsOfBroker)
 	return out, err
 }
 
@@ -107,7 +107,7 @@ func (h offeringHandlers) updateOffering(r *http.Request) (any, error) {
 	if err := h.administer(r.Context(), o.Broker); err != nil {
 		return nil, rest.Missing("Service offering", err)
 	}
-	if o, err = h.Platform.Services.NoteOffering(o.GUID, platform.MetadataChange(body.Metadata)); err != nil {
+	if o, err = h.Platform.Services.UpdateOfferingMetadata(o.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, rest.Missing("Service offering", err)
 	}
 	return h.presentOffering(o), nil
@@ -119,7 +119,7 @@ func readPurge(r *http.Request) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	purge, err := q.Truth("purge")
+	purge, err := q.BoolFilter("purge")
 	return purge != nil && *purge, err
 }
 

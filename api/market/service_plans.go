@@ -49,11 +49,11 @@ func (h planHandlers) listPlans(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes("service_offering", "space.organization")
+	requested, err := q.Includes("service_offering", "space.organization")
 	if err != nil {
 		return nil, err
 	}
-	available, err := q.Truth("available")
+	available, err := q.BoolFilter("available")
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +78,13 @@ func (h planHandlers) listPlans(r *http.Request) (any, error) {
 		Present: h.presentPlan,
 		Labels:  func(p services.Plan) map[string]string { return p.Metadata.Labels },
 	})
-	out.Included, err = h.besidePlans(q, asked, out.Resources)
+	out.Included, err = h.planIncludes(q, requested, out.Resources)
 	return out, err
 }
 
-// besidePlans returns the resources that a request includes with plans.
-func (h planHandlers) besidePlans(q rest.Query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
-	var b besideServices
+// planIncludes returns the resources that a request includes with plans.
+func (h planHandlers) planIncludes(q rest.Query, requested map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
+	var b serviceIncludes
 	for _, p := range plans {
 		b.offerings = append(b.offerings, p.Relationships.ServiceOffering.ID())
 		if p.Relationships.Space != nil {
@@ -101,23 +101,23 @@ func (h planHandlers) besidePlans(q rest.Query, asked map[string]bool, plans []v
 		}
 		included[name] = all
 	}
-	if asked["service_offering"] {
+	if requested["service_offering"] {
 		all, err := rest.PresentEach(b.offerings, h.Platform.Services.Offering, h.presentOffering)
 		if err != nil {
 			return nil, err
 		}
 		add("service_offerings", all)
 	}
-	if !asked["space.organization"] {
+	if !requested["space.organization"] {
 		return included, nil
 	}
 	orgs, err := h.Platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
-	in := rest.Include{Spaces: b.spaces, Orgs: rest.Each(b.spaces, func(space string) string { return orgs[space] })}
-	beside, err := h.Present.Include(in)
-	for name, all := range beside {
+	in := rest.Include{Spaces: b.spaces, Orgs: rest.Values(b.spaces, func(space string) string { return orgs[space] })}
+	resources, err := h.Present.Include(in)
+	for name, all := range resources {
 		add(name, all)
 	}
 	return included, err
@@ -166,7 +166,7 @@ func (h planHandlers) getPlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes("service_offering", "space.organization")
+	requested, err := q.Includes("service_offering", "space.organization")
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (h planHandlers) getPlan(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.presentPlan(p)
-	out.Included, err = h.besidePlans(q, asked, []v3.ServicePlan{out})
+	out.Included, err = h.planIncludes(q, requested, []v3.ServicePlan{out})
 	return out, err
 }
 
@@ -197,7 +197,7 @@ func (h planHandlers) updatePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p, err = h.Platform.Services.NotePlan(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
+	if p, err = h.Platform.Services.UpdatePlanMetadata(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, rest.Missing("Service plan", err)
 	}
 	return h.presentPlan(p), nil
@@ -313,7 +313,7 @@ func (h *Handlers) presentPlan(p services.Plan) v3.ServicePlan {
 			},
 			ServiceBinding: v3.BindingSchemas{Create: v3.ParametersSchema{Parameters: rest.OrObject(p.Schemas.BindingCreate)}},
 		},
-		Relationships: v3.ServicePlanRelationships{ServiceOffering: v3.To(p.Offering), Space: rest.Maybe(p.Visibility.Space)},
+		Relationships: v3.ServicePlanRelationships{ServiceOffering: v3.To(p.Offering), Space: rest.OptionalToOne(p.Visibility.Space)},
 		Metadata:      rest.PresentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self": {Href: self}, "visibility": {Href: self + "/visibility"},

@@ -40,7 +40,7 @@ func (h bindingHandlers) listRouteBindings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes("route", "service_instance")
+	requested, err := q.Includes("route", "service_instance")
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +56,12 @@ func (h bindingHandlers) listRouteBindings(r *http.Request) (any, error) {
 		Present: h.PresentRouteBinding,
 		Labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
 	})
-	out.Included, err = h.besideRouteBindings(asked, out.Resources)
+	out.Included, err = h.routeBindingIncludes(requested, out.Resources)
 	return out, err
 }
 
-func (h bindingHandlers) besideRouteBindings(asked map[string]bool, all []v3.ServiceRouteBinding) (map[string]any, error) {
-	if len(asked) == 0 {
+func (h bindingHandlers) routeBindingIncludes(requested map[string]bool, all []v3.ServiceRouteBinding) (map[string]any, error) {
+	if len(requested) == 0 {
 		return nil, nil
 	}
 	names, err := h.Platform.DomainNames()
@@ -69,15 +69,15 @@ func (h bindingHandlers) besideRouteBindings(asked map[string]bool, all []v3.Ser
 		return nil, err
 	}
 	out := map[string]any{}
-	if asked["route"] {
-		guids := rest.Each(all, func(b v3.ServiceRouteBinding) string { return b.Relationships.Route.ID() })
+	if requested["route"] {
+		guids := rest.Values(all, func(b v3.ServiceRouteBinding) string { return b.Relationships.Route.ID() })
 		out["routes"], err = rest.PresentEach(guids, h.Platform.Registry.Route, func(rt app.Route) v3.Route { return h.Present.ShowRoute(rt, names[rt.Domain]) })
 		if err != nil {
 			return nil, err
 		}
 	}
-	if asked["service_instance"] {
-		guids := rest.Each(all, func(b v3.ServiceRouteBinding) string { return b.Relationships.ServiceInstance.ID() })
+	if requested["service_instance"] {
+		guids := rest.Values(all, func(b v3.ServiceRouteBinding) string { return b.Relationships.ServiceInstance.ID() })
 		out["service_instances"], err = rest.PresentEach(guids, h.Platform.Services.Instance, h.presentService)
 	}
 	return out, err
@@ -88,7 +88,7 @@ func (h bindingHandlers) getRouteBinding(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes("route", "service_instance")
+	requested, err := q.Includes("route", "service_instance")
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (h bindingHandlers) getRouteBinding(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.PresentRouteBinding(b)
-	out.Included, err = h.besideRouteBindings(asked, []v3.ServiceRouteBinding{out})
+	out.Included, err = h.routeBindingIncludes(requested, []v3.ServiceRouteBinding{out})
 	return out, err
 }
 

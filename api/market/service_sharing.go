@@ -47,7 +47,7 @@ func (h sharingHandlers) getSharedSpaces(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.presentShared(i)
-	out.Included, err = h.serviceFields(q, besideServices{spaces: i.SharedWith}, FieldsOfSpace, FieldsOfOrg)
+	out.Included, err = h.serviceFields(q, serviceIncludes{spaces: i.SharedWith}, FieldsOfSpace, FieldsOfOrg)
 	return out, err
 }
 

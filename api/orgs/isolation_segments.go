@@ -229,7 +229,7 @@ func (h isolationSegmentHandlers) entitleOrgs(r *http.Request) (any, error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		for _, org := range rest.GUIDs(&body) {
 			if _, err := w.Registry.Org(org); err != nil {
-				return noOrg(org, err)
+				return orgError(org, err)
 			}
 		}
 		g, err = w.Registry.UpdateSegment(r.PathValue("guid"), func(g *app.Segment) error {
@@ -245,7 +245,7 @@ func (h isolationSegmentHandlers) entitleOrgs(r *http.Request) (any, error) {
 	return h.entitled(g, perms), err
 }
 
-func noOrg(guid string, err error) error {
+func orgError(guid string, err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return rest.Unprocessable("Unable to entitle organizations [%s] for isolation segment. Ensure the organizations exist and that you have access to them.", guid)
 	}
@@ -284,7 +284,7 @@ func (h isolationSegmentHandlers) setSpaceSegment(r *http.Request) (any, error) 
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		sp, err = w.Registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error {
 			sp.Segment = body.ID()
-			return mayUse(w.Registry, sp.Segment, sp.Org)
+			return checkEntitled(w.Registry, sp.Segment, sp.Org)
 		})
 		return rest.Missing("Space", err)
 	})
@@ -294,8 +294,8 @@ func (h isolationSegmentHandlers) setSpaceSegment(r *http.Request) (any, error) 
 	return h.related(sp.Segment, "spaces", sp.GUID, "isolation_segment"), nil
 }
 
-// mayUse refuses a segment that an org is not entitled to.
-func mayUse(reg *registry.Registry, segment, org string) error {
+// checkEntitled refuses a segment that an org is not entitled to.
+func checkEntitled(reg *registry.Registry, segment, org string) error {
 	if segment == "" {
 		return nil
 	}
@@ -323,7 +323,7 @@ func (h isolationSegmentHandlers) setDefaultSegment(r *http.Request) (any, error
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		o, err = w.Registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
 			o.Segment = body.ID()
-			return mayUse(w.Registry, o.Segment, o.GUID)
+			return checkEntitled(w.Registry, o.Segment, o.GUID)
 		})
 		return rest.Missing("Organization", err)
 	})

@@ -68,24 +68,24 @@ func (h roleHandlers) listRoles(r *http.Request) (any, error) {
 		},
 		Present: h.presentRole,
 	})
-	page.Included, err = h.besideRoles(with, page.Resources)
+	page.Included, err = h.roleIncludes(with, page.Resources)
 	return page, err
 }
 
-// besideRoles returns the resources that a request includes with roles.
-func (h roleHandlers) besideRoles(with map[string]bool, roles []v3.Role) (map[string]any, error) {
+// roleIncludes returns the resources that a request includes with roles.
+func (h roleHandlers) roleIncludes(with map[string]bool, roles []v3.Role) (map[string]any, error) {
 	if len(with) == 0 {
 		return nil, nil
 	}
 	var in rest.Include
 	if with["user"] {
-		in.Users = rest.Each(roles, func(r v3.Role) string { return r.Relationships.User.ID() })
+		in.Users = rest.Values(roles, func(r v3.Role) string { return r.Relationships.User.ID() })
 	}
 	if with["organization"] {
-		in.Orgs = rest.Each(roles, func(r v3.Role) string { return r.Relationships.Organization.ID() })
+		in.Orgs = rest.Values(roles, func(r v3.Role) string { return r.Relationships.Organization.ID() })
 	}
 	if with["space"] {
-		in.Spaces = rest.Each(roles, func(r v3.Role) string { return r.Relationships.Space.ID() })
+		in.Spaces = rest.Values(roles, func(r v3.Role) string { return r.Relationships.Space.ID() })
 	}
 	return h.Present.Include(in)
 }
@@ -104,7 +104,7 @@ func (h roleHandlers) getRole(r *http.Request) (any, error) {
 		return nil, rest.Missing("Role", err)
 	}
 	out := h.presentRole(role)
-	out.Included, err = h.besideRoles(with, []v3.Role{out})
+	out.Included, err = h.roleIncludes(with, []v3.Role{out})
 	return out, err
 }
 
@@ -126,15 +126,15 @@ func (h roleHandlers) createRole(r *http.Request) (any, error) {
 	}
 	role.User = p.GUID
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
-		at, err := w.PlaceOf(role)
+		at, err := w.RoleTarget(role)
 		if err != nil {
 			return err
 		}
-		if role.Space != "" && !w.Belongs(p.GUID, at.Org.GUID) {
+		if role.Space != "" && !w.HasOrgRole(p.GUID, at.Org.GUID) {
 			return rest.Unprocessable(noOrgRole)
 		}
 		if role, err = w.Roles.Put(role); errors.Is(err, auth.ErrTaken) {
-			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.Called(), role.Type, at)
+			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.DisplayName(), role.Type, at)
 		}
 		if err != nil {
 			return err
@@ -248,12 +248,12 @@ func (h roleHandlers) deleteRole(r *http.Request) (any, error) {
 		return nil, err
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
-		at, err := w.PlaceOf(role)
+		at, err := w.RoleTarget(role)
 		if err != nil {
 			return err
 		}
 		if role.Type == auth.OrgUser {
-			if err := w.MayLeave(role); err != nil {
+			if err := w.CheckLeaveOrg(role); err != nil {
 				return err
 			}
 		}

@@ -156,14 +156,14 @@ func (h securityGroupHandlers) createSecurityGroup(r *http.Request) (any, error)
 		g.Runs, g.Stages = rest.GUIDs(rel.RunningSpaces), rest.GUIDs(rel.StagingSpaces)
 	}
 	if g, err = h.Platform.Registry.PutSecurityGroup(g); err != nil {
-		return nil, noSpaces(err)
+		return nil, spacesError(err)
 	}
 	perms, err := h.Access.Permissions(r.Context())
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentGroup(g, perms)}, err
 }
 
-// noSpaces returns Cloud Foundry's error if one of the spaces does not exist.
-func noSpaces(err error) error {
+// spacesError returns Cloud Foundry's error if one of the spaces does not exist.
+func spacesError(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return rest.Unprocessable("Spaces do not exist, or you do not have access to them.")
 	}
@@ -237,7 +237,7 @@ func (h securityGroupHandlers) bindGroup(of side) rest.Handler {
 		}
 		for _, space := range rest.GUIDs(&body) {
 			if err := h.Access.Require(r.Context(), access.Manage, space); err != nil {
-				return nil, noSpaces(err)
+				return nil, spacesError(err)
 			}
 		}
 		g, err := h.Platform.Registry.UpdateSecurityGroup(r.PathValue("guid"), func(g *app.SecurityGroup) error {
@@ -245,7 +245,7 @@ func (h securityGroupHandlers) bindGroup(of side) rest.Handler {
 			return nil
 		})
 		if err != nil {
-			return nil, noSpaces(err)
+			return nil, spacesError(err)
 		}
 		perms, err := h.Access.Permissions(r.Context())
 		return v3.RelatedMany{

@@ -74,7 +74,7 @@ func (h spaceHandlers) listSpaces(r *http.Request) (any, error) {
 		Labels:  func(sp app.Space) map[string]string { return sp.Metadata.Labels },
 	})
 	if len(with) > 0 {
-		page.Included, err = h.Present.Include(rest.Include{Orgs: rest.Each(page.Resources, func(sp v3.Space) string { return sp.Relationships.Organization.ID() })})
+		page.Included, err = h.Present.Include(rest.Include{Orgs: rest.Values(page.Resources, func(sp v3.Space) string { return sp.Relationships.Organization.ID() })})
 	}
 	return page, err
 }

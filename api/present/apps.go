@@ -94,8 +94,8 @@ func Lifecycle(buildpacks []string, stack string) v3.Lifecycle {
 	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: shown, Stack: stack}}
 }
 
-// MayDocker refuses images if their feature flag is disabled.
-func (p *Presenter) MayDocker(ctx context.Context) error { return p.Feature(ctx, app.FlagDocker) }
+// AllowDocker refuses images if their feature flag is disabled.
+func (p *Presenter) AllowDocker(ctx context.Context) error { return p.Feature(ctx, app.FlagDocker) }
 
 // setDocker sets the docker lifecycle of a new app. An existing app cannot change its
 // lifecycle.
@@ -110,7 +110,7 @@ func (p *Presenter) setDocker(ctx context.Context, a *app.App, kind string) erro
 		return nil
 	}
 	a.Lifecycle = app.LifecycleDocker
-	return p.MayDocker(ctx)
+	return p.AllowDocker(ctx)
 }
 
 // AppLifecycle returns the lifecycle of an app.
@@ -173,8 +173,8 @@ func (p *Presenter) Secrets(r *http.Request) (func(app string) bool, error) {
 	}, err
 }
 
-// Concealed returns a secret if open is set, otherwise a placeholder.
-func Concealed(text string, open bool) string {
+// HideSecret returns a secret if open is set, otherwise a placeholder.
+func HideSecret(text string, open bool) string {
 	if open {
 		return text
 	}
@@ -240,6 +240,6 @@ func (p *Presenter) AppInBody(ctx context.Context, n access.Need, guid string) (
 
 // Stack returns the stack that the path names.
 func (p *Presenter) Stack(r *http.Request) (stack.Record, error) {
-	k, err := p.Platform.Stacks().Kept(r.PathValue("guid"))
+	k, err := p.Platform.Stacks().ByGUID(r.PathValue("guid"))
 	return k, rest.Missing("Stack", err)
 }

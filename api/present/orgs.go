@@ -133,7 +133,7 @@ func (p *Presenter) People() (map[string]platform.Person, error) {
 // ShowUser returns a user as responses show it.
 func (p *Presenter) ShowUser(u platform.Person) v3.User {
 	out := v3.User{
-		GUID: u.GUID, CreatedAt: v3.At(u.Created), UpdatedAt: v3.At(u.Updated), PresentationName: u.Called(),
+		GUID: u.GUID, CreatedAt: v3.At(u.Created), UpdatedAt: v3.At(u.Updated), PresentationName: u.DisplayName(),
 		Metadata: rest.PresentMetadata(u.Metadata), Links: v3.Links{"self": {Href: p.Links.Href("v3", "users", u.GUID)}},
 	}
 	if u.Name != "" {

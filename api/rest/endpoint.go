@@ -36,7 +36,7 @@ func (e Endpoint) Check() error {
 	if (e.Handler == nil) == (e.Raw == nil) {
 		errs = append(errs, errors.New("must have one handler"))
 	}
-	if len(e.Shape.Gives) == 0 {
+	if len(e.Shape.Responses) == 0 {
 		errs = append(errs, errors.New("does not describe its responses"))
 	}
 	if len(errs) > 0 {

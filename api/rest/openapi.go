@@ -14,12 +14,12 @@ import (
 
 // Shape describes the request and the responses of an endpoint.
 type Shape struct {
-	Takes  []Content         // alternatives for the body, empty if no body is read
-	Gives  map[int][]Content // successful responses by status, no content means no body
-	Asks   []string          // query parameters
-	Pages  bool              // it is a list, with the parameters of all lists
-	Orders []string          // orders of a list
-	Job    bool              // a 202 response has the URL of a job in Location
+	Bodies    []Content         // alternatives for the body, empty if no body is read
+	Responses map[int][]Content // successful responses by status, no content means no body
+	Params    []string          // query parameters
+	Pages     bool              // it is a list, with the parameters of all lists
+	Orders    []string          // orders of a list
+	Job       bool              // a 202 response has the URL of a job in Location
 }
 
 // Content is a body: JSON of a type, or bytes of a media type.
@@ -39,20 +39,20 @@ func Bytes(kind string) Content { return Content{Kind: kind} }
 
 // Returns is the shape of a JSON response of the type.
 func Returns[T any](status int) Shape {
-	return Shape{Gives: map[int][]Content{status: {JSON[T]()}}}
+	return Shape{Responses: map[int][]Content{status: {JSON[T]()}}}
 }
 
 // ReturnsBytes is the shape of a response with bytes.
 func ReturnsBytes(kinds ...string) Shape {
-	o := Shape{Gives: map[int][]Content{}}
+	o := Shape{Responses: map[int][]Content{}}
 	for _, kind := range kinds {
-		o.Gives[http.StatusOK] = append(o.Gives[http.StatusOK], Bytes(kind))
+		o.Responses[http.StatusOK] = append(o.Responses[http.StatusOK], Bytes(kind))
 	}
 	return o
 }
 
 // Empty is the shape of a response without a body.
-func Empty(status int) Shape { return Shape{Gives: map[int][]Content{status: nil}} }
+func Empty(status int) Shape { return Shape{Responses: map[int][]Content{status: nil}} }
 
 // StartsJob is the shape of a response with the URL of a job.
 func StartsJob() Shape {
@@ -70,18 +70,18 @@ func PageOf[T any](filters ...string) Shape {
 func (o Shape) Paginated() Shape { o.Pages = true; return o }
 
 // Reads declares the request body.
-func (o Shape) Reads(cs ...Content) Shape { o.Takes = cs; return o }
+func (o Shape) Reads(cs ...Content) Shape { o.Bodies = cs; return o }
 
 // Query declares query parameters, in addition to those of all lists.
-func (o Shape) Query(names ...string) Shape { o.Asks = names; return o }
+func (o Shape) Query(names ...string) Shape { o.Params = names; return o }
 
 // OrderedBy declares the orders of a list, if they differ from the default.
 func (o Shape) OrderedBy(orders ...string) Shape { o.Orders = orders; return o }
 
 // Or adds the responses of another shape as alternatives.
 func (o Shape) Or(other Shape) Shape {
-	o.Gives = maps.Clone(o.Gives)
-	maps.Copy(o.Gives, other.Gives)
+	o.Responses = maps.Clone(o.Responses)
+	maps.Copy(o.Responses, other.Responses)
 	o.Job = o.Job || other.Job
 	return o
 }
@@ -142,8 +142,8 @@ func describe(e Endpoint, choices map[string][]string, in, out *shapes) Object {
 	if parameters := o.parameters(path, choices); len(parameters) > 0 {
 		d["parameters"] = parameters
 	}
-	if len(o.Takes) > 0 {
-		d["requestBody"] = Object{"required": true, "content": contents(o.Takes, in)}
+	if len(o.Bodies) > 0 {
+		d["requestBody"] = Object{"required": true, "content": contents(o.Bodies, in)}
 	}
 	if e.Needs == access.Public {
 		d["security"] = []Object{}
@@ -164,7 +164,7 @@ func (e Endpoint) responses(out *shapes) Object {
 	for _, status := range e.failures() {
 		d[strconv.Itoa(status)] = failed
 	}
-	for status, cs := range e.Shape.Gives {
+	for status, cs := range e.Shape.Responses {
 		r := Object{"description": http.StatusText(status)}
 		if len(cs) > 0 {
 			r["content"] = contents(cs, out)
@@ -189,10 +189,10 @@ func (e Endpoint) failures() []int {
 	if e.Local || e.Hidden || strings.Contains(e.Pattern, "{") && !strings.HasSuffix(e.Pattern, "{$}") {
 		all = append(all, http.StatusNotFound)
 	}
-	if o.Pages || len(o.Asks) > 0 || len(o.Takes) > 0 {
+	if o.Pages || len(o.Params) > 0 || len(o.Bodies) > 0 {
 		all = append(all, http.StatusBadRequest)
 	}
-	if len(o.Takes) > 0 {
+	if len(o.Bodies) > 0 {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
 	}
 	return all

@@ -22,31 +22,31 @@ func (o Shape) parameters(path string, choices map[string][]string) []Object {
 		all = append(all, Object{"name": part[1], "in": "path", "required": true, "schema": Object{"type": "string"}})
 	}
 	if o.Pages {
-		all = append(all, asked("order_by", Object{"type": "string", "enum": bothWays(o.Orders)}))
+		all = append(all, singleParameter("order_by", Object{"type": "string", "enum": bothDirections(o.Orders)}))
 		for _, name := range OfLists {
 			all = append(all, parameter(name, choices))
 		}
 		for _, name := range []string{ParamCreated, ParamUpdated} {
 			for _, op := range Operators {
-				all = append(all, asked(name+"["+op+"]", timeSchema()))
+				all = append(all, singleParameter(name+"["+op+"]", timeSchema()))
 			}
 		}
 	}
-	for _, name := range o.Asks {
+	for _, name := range o.Params {
 		all = append(all, parameter(name, choices))
 	}
 	return all
 }
 
-// asked describes a query parameter with one value.
-func asked(name string, schema Object) Object {
+// singleParameter describes a query parameter with one value.
+func singleParameter(name string, schema Object) Object {
 	return Object{"name": name, "in": "query", "schema": schema}
 }
 
 // parameter describes a query parameter. Most have values separated by commas.
 func parameter(name string, choices map[string][]string) Object {
 	if schema, ok := Single[name]; ok {
-		return asked(name, schema)
+		return singleParameter(name, schema)
 	}
 	items := Object{"type": "string"}
 	if name == ParamCreated || name == ParamUpdated {
@@ -55,7 +55,7 @@ func parameter(name string, choices map[string][]string) Object {
 	if names, ok := choices[name]; ok {
 		items = Object{"enum": names}
 	}
-	p := asked(name, Object{"type": "array", "items": items})
+	p := singleParameter(name, Object{"type": "array", "items": items})
 	p["style"], p["explode"] = "form", name == "envelope_types"
 	return p
 }
@@ -88,8 +88,8 @@ var Single = map[string]Object{
 	"after": {"type": "integer", "minimum": 0}, "timeout": {"type": "string"},
 }
 
-// bothWays returns the orders, ascending and descending.
-func bothWays(orders []string) []string {
+// bothDirections returns the orders, ascending and descending.
+func bothDirections(orders []string) []string {
 	all := slices.Clone(orders)
 	for _, name := range orders {
 		all = append(all, "-"+name)
@@ -97,9 +97,9 @@ func bothWays(orders []string) []string {
 	return all
 }
 
-// Knows reports whether an operation has a query parameter.
-func (o Shape) Knows(name string) bool {
-	if slices.Contains(o.Asks, name) {
+// HasParam reports whether an operation has a query parameter.
+func (o Shape) HasParam(name string) bool {
+	if slices.Contains(o.Params, name) {
 		return true
 	}
 	bare, _, _ := strings.Cut(name, "[")

@@ -48,7 +48,7 @@ func (s *shapes) of(t reflect.Type) Object {
 		return Object{"anyOf": []Object{{"type": "integer"}, {"type": "string", "pattern": `^[+-]?[0-9]+$`}}}
 	}
 	if value, ok := Nullable(t); ok {
-		return nullToo(s.of(value))
+		return orNull(s.of(value))
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -84,7 +84,7 @@ func Nullable(t reflect.Type) (reflect.Type, bool) {
 	return nil, false
 }
 
-func nullToo(schema Object) Object {
+func orNull(schema Object) Object {
 	if len(schema) == 0 {
 		return schema
 	}

@@ -52,13 +52,13 @@ const (
 // creation and change, pages and orders.
 func ReadQuery(r *http.Request) (Query, error) {
 	shape := shapeOf(r.Context())
-	filters, orders := shape.Asks, shape.Orders
+	filters, orders := shape.Params, shape.Orders
 	if len(orders) == 0 {
 		orders = defaultOrders
 	}
 	q := Query{Page: 1, PerPage: DefaultPerPage, Filters: map[string][]string{}}
 	values := r.URL.Query()
-	if err := allKnown(values, filters); err != nil {
+	if err := checkParams(values, filters); err != nil {
 		return q, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -76,8 +76,8 @@ func ReadQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// allKnown refuses the parameters that the list does not have, all at once.
-func allKnown(values url.Values, filters []string) error {
+// checkParams refuses the parameters that the list does not have, all at once.
+func checkParams(values url.Values, filters []string) error {
 	known := append(slices.Clone(filters), "page", "per_page", "order_by", ParamCreated, ParamUpdated)
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -182,14 +182,14 @@ func (q Query) MatchesTimes(k Key) bool {
 // Includes returns the related resources that the query requests, and refuses those
 // that are not known.
 func (q Query) Includes(known ...string) (map[string]bool, error) {
-	asked := map[string]bool{}
+	requested := map[string]bool{}
 	for _, name := range q.Filters["include"] {
 		if !slices.Contains(known, name) {
 			return nil, BadQuery("Invalid included resource: '%s'. Valid included resources are: '%s'", name, strings.Join(known, "', '"))
 		}
-		asked[name] = true
+		requested[name] = true
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // ReadInclude reads the include parameter of a request for a single resource.
@@ -248,12 +248,12 @@ type Key struct {
 }
 
 // List returns the page of all that the query requests. It modifies all.
-func List[T, V any](l Links, r *http.Request, q Query, all []T, look View[T, V]) v3.List[V] {
+func List[T, V any](l Links, r *http.Request, q Query, all []T, view View[T, V]) v3.List[V] {
 	all = slices.DeleteFunc(all, func(v T) bool {
-		return !q.MatchesTimes(look.Key(v)) || q.selector != nil && (look.Labels == nil || !q.selector.Matches(look.Labels(v)))
+		return !q.MatchesTimes(view.Key(v)) || q.selector != nil && (view.Labels == nil || !q.selector.Matches(view.Labels(v)))
 	})
 	slices.SortStableFunc(all, func(a, b T) int {
-		n := q.compare(look.Key(a), look.Key(b))
+		n := q.compare(view.Key(a), view.Key(b))
 		if q.Descending {
 			return -n
 		}
@@ -263,7 +263,7 @@ func List[T, V any](l Links, r *http.Request, q Query, all []T, look View[T, V])
 	from := min((q.Page-1)*q.PerPage, total)
 	out := v3.List[V]{Pagination: l.pagination(r, q, total), Resources: []V{}}
 	for _, v := range all[from:min(from+q.PerPage, total)] {
-		out.Resources = append(out.Resources, look.Present(v))
+		out.Resources = append(out.Resources, view.Present(v))
 	}
 	return out
 }

@@ -31,8 +31,8 @@ func ToMany(guids []string) v3.ToMany {
 	return out
 }
 
-// Maybe returns a relationship, or nil if there is none.
-func Maybe(guid string) *v3.ToOne {
+// OptionalToOne returns a relationship, or nil if there is none.
+func OptionalToOne(guid string) *v3.ToOne {
 	if guid == "" {
 		return nil
 	}
@@ -70,8 +70,8 @@ func PresentEach[T, V any](guids []string, get func(guid string) (T, error), pre
 	return out, nil
 }
 
-// Each returns one value of every item.
-func Each[T any](all []T, value func(T) string) []string {
+// Values returns one value of every item.
+func Values[T any](all []T, value func(T) string) []string {
 	out := make([]string, len(all))
 	for i, v := range all {
 		out[i] = value(v)
@@ -90,9 +90,9 @@ func (q Query) MatchesPart(filter, value string) bool {
 	return !given
 }
 
-// Truth reads a filter that is true or false. It returns nil if the filter is not
+// BoolFilter reads a filter that is true or false. It returns nil if the filter is not
 // given.
-func (q Query) Truth(name string) (*bool, error) {
+func (q Query) BoolFilter(name string) (*bool, error) {
 	given := q.Filters[name]
 	if given == nil {
 		return nil, nil

@@ -152,7 +152,7 @@ func (h domainHandlers) createDomain(r *http.Request) (any, error) {
 		}
 	}
 	if rel := body.Relationships; rel != nil {
-		if d.Org, d.SharedWith, err = owners(*rel); err != nil {
+		if d.Org, d.SharedWith, err = ownerAndShared(*rel); err != nil {
 			return nil, err
 		}
 	}
@@ -191,8 +191,8 @@ func (h domainHandlers) groupFor(body v3.CreateDomain) (string, error) {
 	return g.GUID, err
 }
 
-// owners returns the orgs that a body names. Only a domain with an owner can be shared.
-func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err error) {
+// ownerAndShared returns the orgs that a body names. Only a domain with an owner can be shared.
+func ownerAndShared(rel v3.CreateDomainRelationships) (org string, shared []string, err error) {
 	if rel.Organization != nil {
 		org = rel.Organization.ID()
 	}
@@ -200,7 +200,7 @@ func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err 
 		return "", nil, rest.Unprocessable("Relationships 'organization' must name an organization. For a domain that all organizations share, leave relationships out.")
 	}
 	if rel.SharedOrganizations != nil {
-		shared = rest.Each(rel.SharedOrganizations.Data, func(g v3.GUID) string { return g.GUID })
+		shared = rest.Values(rel.SharedOrganizations.Data, func(g v3.GUID) string { return g.GUID })
 	}
 	slices.Sort(shared)
 	return org, slices.Compact(shared), nil
@@ -304,7 +304,7 @@ func (h domainHandlers) shareDomain(r *http.Request) (any, error) {
 	if d.Org == "" {
 		return nil, rest.Unprocessable("Domains cannot be shared with other organizations unless they are scoped to an organization.")
 	}
-	orgs := rest.Each(body.Data, func(g v3.GUID) string { return g.GUID })
+	orgs := rest.Values(body.Data, func(g v3.GUID) string { return g.GUID })
 	if err := h.mayShare(r.Context(), d.Org, orgs); err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func (h domainHandlers) unshareDomain(r *http.Request) (any, error) {
 		return nil, access.ErrOrgSuspended
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
-		if err := platform.Unused(w.Registry, d.GUID, org); err != nil {
+		if err := platform.CheckUnused(w.Registry, d.GUID, org); err != nil {
 			return err
 		}
 		_, err := w.Registry.UpdateDomain(d.GUID, func(d *app.Domain) error {

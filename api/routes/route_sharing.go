@@ -69,7 +69,7 @@ func (h sharingHandlers) shareRoute(r *http.Request) (any, error) {
 	}
 	var spaces []string
 	for _, d := range body.Data {
-		if err := noRouteThere("share", d.GUID, h.Access.Require(r.Context(), access.Develop, d.GUID)); err != nil {
+		if err := routeSpaceError("share", d.GUID, h.Access.Require(r.Context(), access.Develop, d.GUID)); err != nil {
 			return nil, err
 		}
 		spaces = append(spaces, d.GUID)
@@ -95,7 +95,7 @@ func (h sharingHandlers) unshareRoute(r *http.Request) (any, error) {
 	if space == rt.Space {
 		return nil, rest.Unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
 	}
-	if err := noRouteThere("unshare", space, h.Access.Require(r.Context(), access.Support, space)); err != nil {
+	if err := routeSpaceError("unshare", space, h.Access.Require(r.Context(), access.Support, space)); err != nil {
 		return nil, err
 	}
 	_, err = h.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -123,7 +123,7 @@ func (h sharingHandlers) moveRoute(r *http.Request) (any, error) {
 	if err := h.Present.Feature(r.Context(), app.FlagRouteSharing); err != nil {
 		return nil, err
 	}
-	if err := noRouteThere("transfer owner of", body.ID(), h.Access.Require(r.Context(), access.Support, body.ID())); err != nil {
+	if err := routeSpaceError("transfer owner of", body.ID(), h.Access.Require(r.Context(), access.Support, body.ID())); err != nil {
 		return nil, err
 	}
 	rt, err := h.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -138,9 +138,9 @@ func (h sharingHandlers) moveRoute(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// noRouteThere returns Cloud Foundry's error if the caller cannot share a route with a
+// routeSpaceError returns Cloud Foundry's error if the caller cannot share a route with a
 // space, or move or unshare it there.
-func noRouteThere(what, space string, err error) error {
+func routeSpaceError(what, space string, err error) error {
 	switch {
 	case errors.Is(err, app.ErrNotFound):
 		return rest.Unprocessable("Unable to %s route with space '%s'. Ensure the space exists and that you have access to it.", what, space)

@@ -69,7 +69,7 @@ func (h routeHandlers) pageOfRoutes(r *http.Request, all []app.Route) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.Includes(besideRoute...)
+	requested, err := q.Includes(routeIncludes...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (h routeHandlers) pageOfRoutes(r *http.Request, all []app.Route) (any, erro
 	}
 	all = slices.DeleteFunc(all, func(rt app.Route) bool {
 		seen := perms.Can(access.ReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, perms.SeesSpace)
-		return !seen || !letsRoute(q, rt) || !q.Matches("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
+		return !seen || !matchesRoute(q, rt) || !q.Matches("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
 	out := rest.List(h.Links, r, q, all, rest.View[app.Route, v3.Route]{
 		Key: func(rt app.Route) rest.Key {
@@ -105,7 +105,7 @@ func (h routeHandlers) pageOfRoutes(r *http.Request, all []app.Route) (any, erro
 		b.Spaces = append(b.Spaces, rt.Relationships.Space.ID())
 		b.Domains = append(b.Domains, rt.Relationships.Domain.ID())
 	}
-	out.Included, err = h.Present.Included(asked, b, perms)
+	out.Included, err = h.Present.Included(requested, b, perms)
 	return out, err
 }
 
@@ -116,13 +116,13 @@ func (h routeHandlers) boundTo(instances []string) (func(route string) bool, err
 		return func(string) bool { return true }, nil
 	}
 	found, err := h.Platform.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.RouteBinding}, Instances: instances})
-	routes := rest.Each(found, func(b services.Binding) string { return b.Route })
+	routes := rest.Values(found, func(b services.Binding) string { return b.Route })
 	return func(route string) bool { return slices.Contains(routes, route) }, err
 }
 
-// letsRoute reports whether the route matches the query. Host names are not
+// matchesRoute reports whether the route matches the query. Host names are not
 // case-sensitive, and only TCP routes have a port.
-func letsRoute(q rest.Query, rt app.Route) bool {
+func matchesRoute(q rest.Query, rt app.Route) bool {
 	apps := make([]string, 0, len(rt.Destinations))
 	for _, d := range rt.Destinations {
 		apps = append(apps, d.App)
@@ -143,11 +143,11 @@ func (h *Handlers) routeOf(r *http.Request) (app.Route, error) {
 	return rt, rest.Missing("Route", err)
 }
 
-// besideRoute lists the resources that a client can include with a route.
-var besideRoute = []string{"domain", "space", "space.organization"}
+// routeIncludes lists the resources that a client can include with a route.
+var routeIncludes = []string{"domain", "space", "space.organization"}
 
 func (h routeHandlers) getRoute(r *http.Request) (any, error) {
-	asked, err := rest.ReadInclude(r, besideRoute)
+	requested, err := rest.ReadInclude(r, routeIncludes)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (h routeHandlers) getRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := h.Present.ShowRoute(rt, names[rt.Domain])
-	out.Included, err = h.Present.Included(asked, present.Related{Spaces: []string{rt.Space}, Domains: []string{rt.Domain}}, perms)
+	out.Included, err = h.Present.Included(requested, present.Related{Spaces: []string{rt.Space}, Domains: []string{rt.Domain}}, perms)
 	return out, err
 }
 
@@ -192,10 +192,10 @@ func (h routeHandlers) createRoute(r *http.Request) (any, error) {
 		if domain, err = w.DomainFor(rt); err != nil {
 			return err
 		}
-		if err := fits(rt, domain, body.Port != nil); err != nil {
+		if err := checkDomainFields(rt, domain, body.Port != nil); err != nil {
 			return err
 		}
-		if err := placeIsFree(w.Registry, rt, domain); err != nil {
+		if err := checkRouteIsFree(w.Registry, rt, domain); err != nil {
 			return err
 		}
 		if rt, err = w.Registry.PutRoute(rt); err != nil {
@@ -209,9 +209,9 @@ func (h routeHandlers) createRoute(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowRoute(rt, domain.Name)}, nil
 }
 
-// fits returns Cloud Foundry's error if the domain does not support a field of the
+// checkDomainFields returns Cloud Foundry's error if the domain does not support a field of the
 // route.
-func fits(rt app.Route, d app.Domain, port bool) error {
+func checkDomainFields(rt app.Route, d app.Domain, port bool) error {
 	switch {
 	case !d.TCP() && port:
 		return rest.Unprocessable("port: Routes with protocol 'http' do not support ports.")
@@ -227,9 +227,9 @@ func fits(rt app.Route, d app.Domain, port bool) error {
 	return nil
 }
 
-// placeIsFree returns Cloud Foundry's error if the route already exists. Clients read
+// checkRouteIsFree returns Cloud Foundry's error if the route already exists. Clients read
 // that message as "the route already exists".
-func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
+func checkRouteIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if d.TCP() {
 		return portIsFree(reg, rt, d)
 	}

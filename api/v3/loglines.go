@@ -137,7 +137,7 @@ func (lr *LineReader) Next() (*Line, error) {
 	if n == 0 || n > maxRecord {
 		return nil, fmt.Errorf("%w: a record has an invalid size of %d bytes", ErrBrokenOff, n)
 	}
-	b, err := lr.take(int(n))
+	b, err := lr.readBytes(int(n))
 	if err != nil {
 		return nil, brokenOff(err)
 	}
@@ -163,8 +163,8 @@ func (lr *LineReader) Place() (seq uint64, ok bool) { return lr.place, lr.placed
 // Buffered reports whether another record is probably buffered.
 func (lr *LineReader) Buffered() bool { return lr.r.Buffered() > 0 }
 
-// take returns the next n bytes, without a copy if they are buffered.
-func (lr *LineReader) take(n int) ([]byte, error) {
+// readBytes returns the next n bytes, without a copy if they are buffered.
+func (lr *LineReader) readBytes(n int) ([]byte, error) {
 	if n <= lr.r.Size() {
 		b, err := lr.r.Peek(n)
 		if err != nil {

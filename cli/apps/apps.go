@@ -19,15 +19,15 @@ import (
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "List the apps of the targeted space", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "Do not show how many instances run"), command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runApps(c.Context, c.Bool("no-stats"), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runApps(c.Context, c.Bool("no-stats"), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "app", Args: "APP", Category: "Apps", Usage: "Show an app's status: instances, memory, sidecars, crashes",
 			About: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
 			Flags: []cli.Flag{command.BoolFlag("guid", "Print only the guid of the app"), command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, api, out)
 		}),
 		psCommand(g),
 		openCommand(g),
@@ -38,12 +38,12 @@ func Commands(g *command.Set) []*cli.Command {
 				command.BoolFlag("f", "Do not ask for confirmation"),
 				command.BoolFlag("r", "Delete the routes of the app as well"),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runDelete(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runDelete(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, api, out)
 		}),
 		g.Command(command.Verb{Name: "rename", Args: "APP NEW_NAME", Category: "Apps", Usage: "Rename an app"},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), api, out)
 			}),
 	}
 }
@@ -63,8 +63,8 @@ type processRow struct {
 	Instances int    `json:"instances"`
 }
 
-func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Console) error {
-	rows, err := readApps(ctx, bare, ask)
+func runApps(ctx context.Context, bare bool, api *client.Client, out *console.Console) error {
+	rows, err := readApps(ctx, bare, api)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Co
 		out.Say("There are no apps yet. To create one: dew push")
 		return nil
 	}
-	status, err := ask.Daemon().Status(ctx)
+	status, err := api.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return err
 	}
@@ -100,8 +100,8 @@ func urls(routes []string, router string) []string {
 }
 
 // readApps reads all apps; with bare it leaves out their processes.
-func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error) {
-	apps, err := ask.Apps().List(ctx)
+func readApps(ctx context.Context, bare bool, api *client.Client) ([]Row, error) {
+	apps, err := api.Apps().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error)
 	}
 	var ps []v3.Process
 	if !bare {
-		if ps, err = ask.Processes().All(ctx); err != nil {
+		if ps, err = api.Processes().All(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +130,7 @@ func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error)
 		}
 		r.Processes = append(r.Processes, row)
 	}
-	routes, err := ask.Routes().List(ctx)
+	routes, err := api.Routes().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ type appOptions struct {
 	GUID bool
 }
 
-func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.Name)
+func runApp(ctx context.Context, o appOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.
 		fmt.Fprintln(out.Out, a.GUID)
 		return nil
 	}
-	v, err := ReadView(ctx, ask, a)
+	v, err := ReadView(ctx, api, a)
 	if err != nil {
 		return err
 	}
@@ -170,13 +170,13 @@ func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.
 }
 
 // runDelete deletes an app. An app that does not exist is not an error.
-func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client, out *console.Console) error {
+func runDelete(ctx context.Context, o command.DeleteOptions, api *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
-	a, err := ask.Apps().ByName(ctx, o.Name)
+	a, err := api.Apps().ByName(ctx, o.Name)
 	if missing := (*client.NoApp)(nil); errors.As(err, &missing) {
 		out.Say("App %s does not exist", o.Name)
 		return nil
@@ -186,16 +186,16 @@ func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client,
 	}
 	var routes []v3.Route
 	if o.Routes {
-		if routes, err = ownRoutes(ctx, a, ask); err != nil {
+		if routes, err = ownRoutes(ctx, a, api); err != nil {
 			return err
 		}
 	}
 	defer out.Wait("Deleting app %s", a.Name).End()
-	if err := ask.Apps().Delete(ctx, a.GUID); err != nil {
+	if err := api.Apps().Delete(ctx, a.GUID); err != nil {
 		return err
 	}
 	for _, r := range routes {
-		if err := ask.Routes().Delete(ctx, r.GUID); err != nil && !client.NotFound(err) {
+		if err := api.Routes().Delete(ctx, r.GUID); err != nil && !client.NotFound(err) {
 			return fmt.Errorf("deleted app %s, but cannot delete its route %s: %w", a.Name, r.URL, err)
 		}
 	}
@@ -204,8 +204,8 @@ func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client,
 }
 
 // ownRoutes are the routes of an app. A route that other apps share is an error.
-func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, error) {
-	routes, err := ask.Routes().OfApp(ctx, a.GUID)
+func ownRoutes(ctx context.Context, a v3.App, api *client.Client) ([]v3.Route, error) {
+	routes, err := api.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -222,12 +222,12 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 	return routes, nil
 }
 
-func runRename(ctx context.Context, name, to string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runRename(ctx context.Context, name, to string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	if _, err := ask.Apps().Update(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
+	if _, err := api.Apps().Update(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
 		return err
 	}
 	out.Say("Renamed app %s to %s", name, to)

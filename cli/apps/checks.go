@@ -21,12 +21,12 @@ const categoryFlags = "Feature flags"
 func CheckCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "Show the health checks of an app", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.HealthCheck }, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.HealthCheck }, api, out)
 			}),
 		g.Command(command.Verb{Name: "get-readiness-health-check", Args: "APP", Category: "Apps", Usage: "Show the readiness health checks of an app", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.ReadinessCheck }, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.ReadinessCheck }, api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "set-health-check", Args: "APP TYPE", Category: "Apps", Usage: "Set the health check of a process: process, port or http",
@@ -36,26 +36,26 @@ func CheckCommands(g *command.Set) []*cli.Command {
 				&cli.IntFlag{Name: "invocation-timeout", DefaultText: "1", Usage: "Timeout of one health check in `seconds`"},
 				&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			return runSetCheck(c.Context, checkOptions{
 				App: c.Args().Get(0), Type: c.Args().Get(1), Process: c.String("process"), Endpoint: c.String("endpoint"), Invocation: c.Int("invocation-timeout"),
-			}, ask, out)
+			}, api, out)
 		}),
 		g.Command(command.Verb{Name: "feature-flags", Category: categoryFlags, Usage: "List feature flags", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runFlags(c.Context, "", ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runFlags(c.Context, "", api, out)
 			}),
 		g.Command(command.Verb{Name: "feature-flag", Args: "FLAG", Category: categoryFlags, Usage: "Show the state of a feature flag", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runFlags(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runFlags(c.Context, c.Args().First(), api, out)
 			}),
 		g.Command(command.Verb{Name: "enable-feature-flag", Args: "FLAG", Category: categoryFlags, Usage: "Enable a feature flag for all users"},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSetFlag(c.Context, c.Args().First(), true, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runSetFlag(c.Context, c.Args().First(), true, api, out)
 			}),
 		g.Command(command.Verb{Name: "disable-feature-flag", Args: "FLAG", Category: categoryFlags, Usage: "Disable a feature flag for non-administrators"},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSetFlag(c.Context, c.Args().First(), false, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runSetFlag(c.Context, c.Args().First(), false, api, out)
 			}),
 	}
 }
@@ -67,12 +67,12 @@ type checkRow struct {
 	Invocation *int   `json:"invocation_timeout"`
 }
 
-func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.HealthCheck, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.HealthCheck, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Processes().List(ctx, a.GUID)
+	all, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -94,18 +94,18 @@ type checkOptions struct {
 	Invocation                   int
 }
 
-func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console.Console) error {
+func runSetCheck(ctx context.Context, o checkOptions, api *client.Client, out *console.Console) error {
 	if !slices.Contains(app.CheckTypes(), o.Type) {
 		return console.UsageError("TYPE must be process, port or http, not %q", o.Type)
 	}
 	if o.Endpoint != "" && o.Type != "http" {
 		return console.UsageError("--endpoint needs the type http")
 	}
-	a, err := command.FindApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Processes().List(ctx, a.GUID)
+	all, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *c
 	if o.Invocation != 0 {
 		change.Data.InvocationTimeout = v3.Set(v3.Int(o.Invocation))
 	}
-	if _, err := ask.Processes().Update(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
+	if _, err := api.Processes().Update(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
 		return fmt.Errorf("cannot set the health check of %s: %w", a.Name, err)
 	}
 	out.Say("Set the health check of process %s of app %s to %s. To apply it now: dew restart %s", o.Process, a.Name, o.Type, a.Name)
@@ -136,8 +136,8 @@ type flagRow struct {
 }
 
 // runFlags shows all feature flags, or the one with the name.
-func runFlags(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	all, err := ask.Daemon().FeatureFlags(ctx)
+func runFlags(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	all, err := api.Daemon().FeatureFlags(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func runFlags(ctx context.Context, name string, ask *client.Client, out *console
 		rows, table = append(rows, flagRow{f.Name, f.Enabled}), append(table, []string{f.Name, flagState(f.Enabled)})
 	}
 	if name != "" && len(rows) == 0 {
-		return command.SuggestNearest(fmt.Errorf("there is no feature flag %q", name), name, all, func(f v3.FeatureFlag) string { return f.Name })
+		return command.SuggestNearest(fmt.Errorf("feature flag %q does not exist", name), name, all, func(f v3.FeatureFlag) string { return f.Name })
 	}
 	return console.List{Rows: rows, Table: table}.Show(out)
 }
@@ -161,8 +161,8 @@ func flagState(enabled bool) string {
 	return "disabled"
 }
 
-func runSetFlag(ctx context.Context, name string, enabled bool, ask *client.Client, out *console.Console) error {
-	f, err := ask.Daemon().SetFeatureFlag(ctx, name, enabled)
+func runSetFlag(ctx context.Context, name string, enabled bool, api *client.Client, out *console.Console) error {
+	f, err := api.Daemon().SetFeatureFlag(ctx, name, enabled)
 	if err != nil {
 		return fmt.Errorf("cannot change feature flag %s: %w", name, err)
 	}

@@ -30,7 +30,7 @@ func CrashCommands(g *command.Set) []*cli.Command {
 				command.BoolFlag("all", "Show all records"),
 				command.JSONFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := crashesOptions{Name: c.Args().First(), Count: c.Int("n")}
 			switch {
 			case c.IsSet("n") && c.Bool("all"):
@@ -40,7 +40,7 @@ func CrashCommands(g *command.Set) []*cli.Command {
 			case !c.IsSet("n") && !c.Bool("all") && !out.JSON:
 				o.Count = firstCrashes
 			}
-			return runCrashes(c.Context, o, ask, out)
+			return runCrashes(c.Context, o, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "why", Args: "APP", Category: "Logs and crashes", Usage: "Explain why an app crashed or is not running",
@@ -76,12 +76,12 @@ func CrashCommands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "Signal `name` or number"},
 				command.BoolFlag("wait", "Wait for the crash, show its record, and wait until the instance is running again"),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := killOptions{
 				instanceOptions: instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: c.Int("instance")},
 				Sidecar:         c.String("sidecar"), Signal: c.String("signal"), Wait: c.Bool("wait"),
 			}
-			return runKill(c.Context, o, ask, out)
+			return runKill(c.Context, o, api, out)
 		}),
 	}
 }
@@ -94,12 +94,12 @@ type crashesOptions struct {
 	Count int // 0: all
 }
 
-func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.Name)
+func runCrashes(ctx context.Context, o crashesOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	crashes, total, err := ask.Processes().NewestCrashes(ctx, a.GUID, o.Count)
+	crashes, total, err := api.Processes().NewestCrashes(ctx, a.GUID, o.Count)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ type killOptions struct {
 	Wait    bool
 }
 
-func runKill(ctx context.Context, o killOptions, ask *client.Client, out *console.Console) error {
+func runKill(ctx context.Context, o killOptions, api *client.Client, out *console.Console) error {
 	signal, err := signalName(o.Signal)
 	if err != nil {
 		return err
@@ -224,33 +224,33 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 	if o.Index < 0 {
 		return console.UsageError("--instance: %d is less than 0", o.Index)
 	}
-	a, err := command.FindApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	p, err := findProcess(ctx, a, o.Process, ask)
+	p, err := findProcess(ctx, a, o.Process, api)
 	if err != nil {
 		return err
 	}
 	target := "process " + o.Process
 	if o.Sidecar != "" {
 		target = fmt.Sprintf("sidecar %q", o.Sidecar)
-		if err := checkSidecar(ctx, p, o.Sidecar, ask); err != nil {
+		if err := checkSidecar(ctx, p, o.Sidecar, api); err != nil {
 			return err
 		}
 	}
 	k := killed{app: a, process: p, index: o.Index}
 	if o.Wait {
-		if k.instance, err = instanceAt(ctx, p, o.Index, ask); err != nil {
+		if k.instance, err = instanceAt(ctx, p, o.Index, api); err != nil {
 			return err
 		}
 	}
-	if err := ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
+	if err := api.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
 		return fmt.Errorf("cannot send the signal to %s in instance %d of %s: %w", target, o.Index, a.Name, err)
 	}
 	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, target, o.Index, a.Name)
 	if o.Wait {
-		return k.await(ctx, ask, out)
+		return k.await(ctx, api, out)
 	}
 	return nil
 }
@@ -261,17 +261,17 @@ func signalName(s string) (string, error) {
 		if name := unix.SignalName(syscall.Signal(n)); name != "" {
 			return strings.TrimPrefix(name, "SIG"), nil
 		}
-		return "", console.UsageError("--signal: there is no signal %d", n)
+		return "", console.UsageError("--signal: signal %d does not exist", n)
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
 	if unix.SignalNum("SIG"+name) == 0 {
-		return "", console.UsageError("--signal: there is no signal %q (KILL, TERM, SEGV, …)", s)
+		return "", console.UsageError("--signal: signal %q does not exist; use KILL, TERM, SEGV or another signal", s)
 	}
 	return name, nil
 }
 
-func findProcess(ctx context.Context, a v3.App, processType string, ask *client.Client) (v3.Process, error) {
-	ps, err := ask.Processes().List(ctx, a.GUID)
+func findProcess(ctx context.Context, a v3.App, processType string, api *client.Client) (v3.Process, error) {
+	ps, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return v3.Process{}, err
 	}
@@ -285,8 +285,8 @@ func findProcess(ctx context.Context, a v3.App, processType string, ask *client.
 	return v3.Process{}, fmt.Errorf("app %s has no process %q; its processes: %s", a.Name, processType, strings.Join(types, ", "))
 }
 
-func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Client) error {
-	sidecars, err := ask.Processes().Sidecars(ctx, p.GUID)
+func checkSidecar(ctx context.Context, p v3.Process, name string, api *client.Client) error {
+	sidecars, err := api.Processes().Sidecars(ctx, p.GUID)
 	if err != nil {
 		return err
 	}

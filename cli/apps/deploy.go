@@ -100,7 +100,7 @@ type DeploySpec struct {
 }
 
 // Deploy replaces the instances of an app a few at a time and returns its status.
-func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) (View, error) {
+func Deploy(ctx context.Context, a v3.App, o DeploySpec, api *client.Client, out *console.Console) (View, error) {
 	body := v3.CreateDeployment{Strategy: &o.Options.Strategy, Relationships: v3.DeploymentRelationships{App: v3.To(a.GUID)}}
 	var err error
 	if body.Options, err = o.Options.options(); err != nil {
@@ -121,14 +121,14 @@ func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out
 	}
 	out.Say("Deploying app %s (%s)…", a.Name, o.Options.Strategy)
 	began := time.Now()
-	d, err := ask.Apps().CreateDeployment(ctx, body)
+	d, err := api.Apps().CreateDeployment(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
 		return View{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
 	}
 	if err != nil {
 		return View{}, err
 	}
-	return awaitRollout(ctx, a, rollout{d, o.Options.NoWait, began}, ask, out)
+	return awaitRollout(ctx, a, rollout{d, o.Options.NoWait, began}, api, out)
 }
 
 // rollout is a deployment that a command waits for.
@@ -140,27 +140,27 @@ type rollout struct {
 
 // awaitRollout waits until a deployment is finished or paused, and returns the status of
 // the app. It cancels a deployment whose instances do not start: the old ones stay.
-func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) (View, error) {
-	err := waitDeployed(ctx, a, r, ask, out)
+func awaitRollout(ctx context.Context, a v3.App, r rollout, api *client.Client, out *console.Console) (View, error) {
+	err := waitDeployed(ctx, a, r, api, out)
 	timeout := (*console.Failure)(nil)
 	crashed := (*NotRunning)(nil)
 	switch {
 	case errors.As(err, &crashed):
-		err = whyCrashed(ctx, failedStart{app: a, began: r.began, instances: crashed.instances}, ask, out)
+		err = whyCrashed(ctx, failedStart{app: a, began: r.began, instances: crashed.instances}, api, out)
 	case errors.As(err, &timeout) && timeout.Status == console.StatusTimeout && ctx.Err() == nil:
 	case err != nil:
 		return View{}, err
 	default:
-		return ReadView(ctx, ask, a)
+		return ReadView(ctx, api, a)
 	}
-	if cerr := ask.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
+	if cerr := api.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
 		return View{}, errors.Join(err, cerr)
 	}
 	out.Say("Cancelled the deployment. The old instances of app %s keep running", a.Name)
 	return View{}, err
 }
 
-func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) error {
+func waitDeployed(ctx context.Context, a v3.App, r rollout, api *client.Client, out *console.Console) error {
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("the deployment of %s did not finish within %s", a.Name, limit),
@@ -171,7 +171,7 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	defer wait.End()
 	done := false
 	err := client.Poll(bounded, func() (bool, error) {
-		d, err := ask.Apps().Deployment(bounded, r.deployment.GUID)
+		d, err := api.Apps().Deployment(bounded, r.deployment.GUID)
 		if err != nil {
 			return false, err
 		}
@@ -179,14 +179,14 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 			return true, err
 		}
 		wait.Note("%s", deploymentNote(View{Deployment: &d}))
-		running, err := firstRunning(bounded, d, ask)
+		running, err := firstRunning(bounded, d, api)
 		return running && r.noWait, err
 	})
 	wait.End()
 	if err != nil || !done || r.noWait {
 		return console.TimeoutCause(bounded, err)
 	}
-	return WaitRunning(ctx, a, ask, out)
+	return WaitRunning(ctx, a, api, out)
 }
 
 // deploymentEnded reports whether the deployment is finished or paused.
@@ -203,9 +203,9 @@ func deploymentEnded(a v3.App, d v3.Deployment) (bool, error) {
 }
 
 // firstRunning reports whether a new instance runs. It fails if all of them crashed.
-func firstRunning(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, error) {
+func firstRunning(ctx context.Context, d v3.Deployment, api *client.Client) (bool, error) {
 	for _, p := range d.NewProcesses {
-		stats, err := ask.Processes().Stats(ctx, p.GUID)
+		stats, err := api.Processes().Stats(ctx, p.GUID)
 		if client.NotFound(err) {
 			return false, nil
 		}
@@ -220,8 +220,8 @@ func firstRunning(ctx context.Context, d v3.Deployment, ask *client.Client) (boo
 }
 
 // DeployAndShow is deploy for commands that show one app.
-func DeployAndShow(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) error {
-	v, err := Deploy(ctx, a, o, ask, out)
+func DeployAndShow(ctx context.Context, a v3.App, o DeploySpec, api *client.Client, out *console.Console) error {
+	v, err := Deploy(ctx, a, o, api, out)
 	if err != nil {
 		return err
 	}
@@ -257,55 +257,55 @@ func deploymentNote(v View) string {
 func DeployCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "Cancel the active deployment of an app and go back to its previous droplet"},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runCancel(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runCancel(c.Context, c.Args().First(), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "continue-deployment", Args: "APP", Category: "Apps", Usage: "Continue a paused canary deployment",
 			Flags: []cli.Flag{command.BoolFlag("no-wait", "Do not wait until the deployment is finished or paused again"), command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runContinue(c.Context, continueOptions{Name: c.Args().First(), NoWait: c.Bool("no-wait")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runContinue(c.Context, continueOptions{Name: c.Args().First(), NoWait: c.Bool("no-wait")}, api, out)
 		}),
 		g.Command(command.Verb{Name: "revisions", Args: "APP", Category: "Apps", Usage: "List the revisions of an app", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runRevisions(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runRevisions(c.Context, c.Args().First(), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "revision", Args: "APP", Category: "Apps", Usage: "Show a revision of an app, or the deployed ones",
 			Flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "the deployed revisions", Usage: "Revision `number`"}, command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runRevision(c.Context, revisionOptions{Name: c.Args().First(), Version: c.Int("version")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runRevision(c.Context, revisionOptions{Name: c.Args().First(), Version: c.Int("version")}, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "rollback", Args: "APP", Category: "Apps", Usage: "Roll an app back to a revision: droplet, environment variables, commands and sidecars",
 			About: "Example:\n   dew rollback shop --version 3",
 			Flags: append(StrategyFlags(), &cli.IntFlag{Name: "version", DefaultText: "none", Usage: "Revision `number` to roll back to (required; dew revisions lists them)"}, command.BoolFlag("f", "Do not ask for confirmation"), command.JSONFlag()),
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: DeployOptionsOf(c)}
-			return runRollback(c.Context, o, ask, out)
+			return runRollback(c.Context, o, api, out)
 		}),
 	}
 }
 
 // activeDeployment finds an app and its active deployment.
-func activeDeployment(ctx context.Context, name string, ask *client.Client) (v3.App, v3.Deployment, error) {
-	a, err := command.FindApp(ctx, ask, name)
+func activeDeployment(ctx context.Context, name string, api *client.Client) (v3.App, v3.Deployment, error) {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return a, v3.Deployment{}, err
 	}
-	d, found, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
+	d, found, err := api.Apps().ActiveDeployment(ctx, a.GUID)
 	if err == nil && !found {
 		err = fmt.Errorf("app %s has no active deployment", a.Name)
 	}
 	return a, d, err
 }
 
-func runCancel(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, d, err := activeDeployment(ctx, name, ask)
+func runCancel(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	a, d, err := activeDeployment(ctx, name, api)
 	if err != nil {
 		return err
 	}
-	if err := ask.Apps().CancelDeployment(ctx, d.GUID); err != nil {
+	if err := api.Apps().CancelDeployment(ctx, d.GUID); err != nil {
 		return err
 	}
 	out.Say("Cancelling the deployment of app %s", a.Name)
@@ -317,38 +317,38 @@ type continueOptions struct {
 	NoWait bool
 }
 
-func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out *console.Console) error {
-	a, d, err := activeDeployment(ctx, o.Name, ask)
+func runContinue(ctx context.Context, o continueOptions, api *client.Client, out *console.Console) error {
+	a, d, err := activeDeployment(ctx, o.Name, api)
 	if err != nil {
 		return err
 	}
-	if err := ask.Apps().ContinueDeployment(ctx, d.GUID); err != nil {
+	if err := api.Apps().ContinueDeployment(ctx, d.GUID); err != nil {
 		return err
 	}
 	out.Say("Continuing the deployment of app %s…", a.Name)
 	if o.NoWait {
 		return nil
 	}
-	v, err := awaitRollout(ctx, a, rollout{d, false, time.Now()}, ask, out)
+	v, err := awaitRollout(ctx, a, rollout{d, false, time.Now()}, api, out)
 	if err != nil {
 		return err
 	}
 	return v.show(out)
 }
 
-func runRevisions(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runRevisions(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Apps().Revisions(ctx, a.GUID)
+	all, err := api.Apps().Revisions(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	if out.JSON {
 		return out.Encode(all)
 	}
-	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
+	deployed, err := api.Apps().DeployedRevisions(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -373,18 +373,18 @@ type revisionOptions struct {
 	Version int // 0: the deployed ones
 }
 
-func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.Name)
+func runRevision(ctx context.Context, o revisionOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
+	deployed, err := api.Apps().DeployedRevisions(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	shown := deployed
 	if o.Version != 0 {
-		v, err := revisionOf(ctx, a, o.Version, ask)
+		v, err := revisionOf(ctx, a, o.Version, api)
 		if err != nil {
 			return err
 		}
@@ -394,7 +394,7 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 		return out.Encode(shown)
 	}
 	for _, v := range shown {
-		env, err := ask.Apps().RevisionEnv(ctx, v.GUID)
+		env, err := api.Apps().RevisionEnv(ctx, v.GUID)
 		if err != nil {
 			return err
 		}
@@ -403,8 +403,8 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 	return nil
 }
 
-func revisionOf(ctx context.Context, a v3.App, version int, ask *client.Client) (v3.Revision, error) {
-	v, found, err := ask.Apps().RevisionAt(ctx, a.GUID, version)
+func revisionOf(ctx context.Context, a v3.App, version int, api *client.Client) (v3.Revision, error) {
+	v, found, err := api.Apps().RevisionAt(ctx, a.GUID, version)
 	if err == nil && !found {
 		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Advice: "To list the revisions: dew revisions " + a.Name}
 	}
@@ -434,7 +434,7 @@ type rollbackOptions struct {
 	Deploy  DeployOptions
 }
 
-func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out *console.Console) error {
+func runRollback(ctx context.Context, o rollbackOptions, api *client.Client, out *console.Console) error {
 	if o.Version < 1 {
 		return console.UsageError("rollback needs --version NUMBER (dew revisions lists them)")
 	}
@@ -444,11 +444,11 @@ func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out
 	if err := o.Deploy.Check(); err != nil {
 		return err
 	}
-	a, err := command.FindApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	v, err := revisionOf(ctx, a, o.Version, ask)
+	v, err := revisionOf(ctx, a, o.Version, api)
 	if err != nil {
 		return err
 	}
@@ -457,5 +457,5 @@ func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out
 			return err
 		}
 	}
-	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, revision: v.GUID}, ask, out)
+	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, revision: v.GUID}, api, out)
 }

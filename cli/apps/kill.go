@@ -23,8 +23,8 @@ type killed struct {
 }
 
 // instanceAt returns the guid of the instance that a process has at an index.
-func instanceAt(ctx context.Context, p v3.Process, index int, ask *client.Client) (string, error) {
-	stats, err := ask.Processes().Stats(ctx, p.GUID)
+func instanceAt(ctx context.Context, p v3.Process, index int, api *client.Client) (string, error) {
+	stats, err := api.Processes().Stats(ctx, p.GUID)
 	if err != nil {
 		return "", err
 	}
@@ -38,14 +38,14 @@ func instanceAt(ctx context.Context, p v3.Process, index int, ask *client.Client
 
 // await waits for the exit record of the instance and prints it. Then it waits until
 // the next instance runs, or says when it starts.
-func (k killed) await(ctx context.Context, ask *client.Client, out *console.Console) error {
+func (k killed) await(ctx context.Context, api *client.Client, out *console.Console) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, killWait, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("instance %d of %s did not crash and restart within %s", k.index, k.app.Name, killWait),
 		Advice: "A process can handle or ignore the signal. To see its state: dew app " + k.app.Name,
 	})
 	defer cancel()
 	err := client.Poll(ctx, func() (bool, error) {
-		crashes, _, err := ask.Processes().NewestCrashes(ctx, k.app.GUID, firstCrashes)
+		crashes, _, err := api.Processes().NewestCrashes(ctx, k.app.GUID, firstCrashes)
 		if err != nil {
 			return false, err
 		}
@@ -59,13 +59,13 @@ func (k killed) await(ctx context.Context, ask *client.Client, out *console.Cons
 	if err != nil {
 		return console.TimeoutCause(ctx, err)
 	}
-	return console.TimeoutCause(ctx, client.Poll(ctx, func() (bool, error) { return k.restarted(ctx, ask, out) }))
+	return console.TimeoutCause(ctx, client.Poll(ctx, func() (bool, error) { return k.restarted(ctx, api, out) }))
 }
 
 // restarted reports whether a new instance runs instead of the crashed one, or when it
 // starts.
-func (k killed) restarted(ctx context.Context, ask *client.Client, out *console.Console) (bool, error) {
-	stats, err := ask.Processes().Stats(ctx, k.process.GUID)
+func (k killed) restarted(ctx context.Context, api *client.Client, out *console.Console) (bool, error) {
+	stats, err := api.Processes().Stats(ctx, k.process.GUID)
 	if err != nil {
 		return false, err
 	}

@@ -18,9 +18,9 @@ func NotifyCommands(g *command.Set) []*cli.Command {
 			Name: "notify-on-crash", Args: "APP", Category: "Notifications", Usage: "Email the users of the app's space when an instance crashes",
 			About: "--off disables these emails, and --show shows whether they are enabled. Each user can unsubscribe from them.\n\nExamples:\n   dew notify-on-crash shop\n   dew notify-on-crash shop --off",
 			Flags: []cli.Flag{command.BoolFlag("off", "Disable the emails"), command.BoolFlag("show", "Only show whether the emails are enabled"), command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := crashMailOptions{Name: c.Args().First(), Off: c.Bool("off"), Show: c.Bool("show")}
-			return runNotifyOnCrash(c.Context, o, ask, out)
+			return runNotifyOnCrash(c.Context, o, api, out)
 		}),
 	}
 }
@@ -30,19 +30,19 @@ type crashMailOptions struct {
 	Off, Show bool
 }
 
-func runNotifyOnCrash(ctx context.Context, o crashMailOptions, ask *client.Client, out *console.Console) error {
+func runNotifyOnCrash(ctx context.Context, o crashMailOptions, api *client.Client, out *console.Console) error {
 	if o.Off && o.Show {
 		return console.UsageError("notify-on-crash: --off and --show cannot be used together")
 	}
-	a, err := command.FindApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	on := !o.Off
 	if o.Show {
-		on, err = ask.Apps().CrashMails(ctx, a.GUID)
+		on, err = api.Apps().CrashMails(ctx, a.GUID)
 	} else {
-		err = ask.Apps().SetCrashMails(ctx, a.GUID, on)
+		err = api.Apps().SetCrashMails(ctx, a.GUID, on)
 	}
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ func psCommand(g *command.Set) *cli.Command {
 		About: "Each instance has one row for its process and one for each sidecar. The column crashes counts the crashes that this process or sidecar caused, as far as dewd still has their records.\n\n" +
 			"Examples:\n   dew ps\n   dew ps shop --json",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "List stopped apps as well", DisableDefaultText: true}, command.JSONFlag()},
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-		return runPS(c.Context, psOptions{Name: c.Args().First(), All: c.Bool("all")}, ask, out)
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+		return runPS(c.Context, psOptions{Name: c.Args().First(), All: c.Bool("all")}, api, out)
 	})
 }
 
@@ -47,14 +47,14 @@ type PSRow struct {
 	NextStart  time.Time `json:"next_start,omitzero"`
 }
 
-func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console.Console) error {
-	apps, stopped, err := psApps(ctx, o, ask)
+func runPS(ctx context.Context, o psOptions, api *client.Client, out *console.Console) error {
+	apps, stopped, err := psApps(ctx, o, api)
 	if err != nil {
 		return err
 	}
 	rows := []PSRow{}
 	for _, a := range apps {
-		some, err := psOfApp(ctx, a, ask)
+		some, err := psOfApp(ctx, a, api)
 		if err != nil {
 			return err
 		}
@@ -82,12 +82,12 @@ func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console.Co
 }
 
 // psApps are the apps to list, and the number of stopped apps that are left out.
-func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App, stopped int, err error) {
+func psApps(ctx context.Context, o psOptions, api *client.Client) (apps []v3.App, stopped int, err error) {
 	if o.Name != "" {
-		a, err := command.FindApp(ctx, ask, o.Name)
+		a, err := command.FindApp(ctx, api, o.Name)
 		return []v3.App{a}, 0, err
 	}
-	if apps, err = ask.Apps().List(ctx); err != nil || o.All {
+	if apps, err = api.Apps().List(ctx); err != nil || o.All {
 		return apps, 0, err
 	}
 	all := len(apps)
@@ -95,20 +95,20 @@ func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App
 	return apps, all - len(apps), nil
 }
 
-func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]PSRow, error) {
-	ps, err := ask.Processes().List(ctx, a.GUID)
+func psOfApp(ctx context.Context, a v3.App, api *client.Client) ([]PSRow, error) {
+	ps, err := api.Processes().List(ctx, a.GUID)
 	if command.IsNotFound(err) {
 		return nil, nil // deleted since the list was read
 	}
 	if err != nil {
 		return nil, err
 	}
-	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
+	crashes, err := api.Processes().Crashes(ctx, a.GUID)
 	visible := !command.HiddenFromCaller(err)
 	if err != nil && visible {
 		return nil, err
 	}
-	moving, active, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
+	moving, active, err := api.Apps().ActiveDeployment(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]PSRow, error)
 		if active {
 			row.Generation = generation(&moving, p)
 		}
-		some, err := psOfProcess(ctx, row, p.GUID, ask)
+		some, err := psOfProcess(ctx, row, p.GUID, api)
 		if command.IsNotFound(err) {
 			continue // the deployment has finished since the list was read
 		}
@@ -137,12 +137,12 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]PSRow, error)
 }
 
 // psOfProcess returns the rows of a process. They start as copies of base.
-func psOfProcess(ctx context.Context, base PSRow, guid string, ask *client.Client) ([]PSRow, error) {
-	sidecars, err := ask.Processes().Sidecars(ctx, guid)
+func psOfProcess(ctx context.Context, base PSRow, guid string, api *client.Client) ([]PSRow, error) {
+	sidecars, err := api.Processes().Sidecars(ctx, guid)
 	if err != nil {
 		return nil, err
 	}
-	stats, err := ask.Processes().Stats(ctx, guid)
+	stats, err := api.Processes().Stats(ctx, guid)
 	if err != nil {
 		return nil, err
 	}

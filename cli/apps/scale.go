@@ -38,27 +38,27 @@ func ScaleCommands(g *command.Set) []*cli.Command {
 			&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"},
 			command.JSONFlag(),
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 		o := ScaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
 		if c.IsSet("i") {
 			n := c.Int("i")
 			o.Instances = &n
 		}
-		return runScale(c.Context, o, ask, out)
+		return runScale(c.Context, o, api, out)
 	})}
 }
 
-func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *console.Console) error {
+func runScale(ctx context.Context, o ScaleOptions, api *client.Client, out *console.Console) error {
 	body, err := o.Body()
 	if err != nil {
 		return err
 	}
-	a, err := command.FindApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	if body == (v3.Scale{}) {
-		return runApp(ctx, appOptions{Name: o.Name}, ask, out)
+		return runApp(ctx, appOptions{Name: o.Name}, api, out)
 	}
 	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil || body.LogRateLimit != nil)
 	if restart && !o.Force {
@@ -66,19 +66,19 @@ func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *cons
 			return err
 		}
 	}
-	if _, err := ask.Processes().Scale(ctx, a.GUID, o.Process, body); err != nil {
+	if _, err := api.Processes().Scale(ctx, a.GUID, o.Process, body); err != nil {
 		return fmt.Errorf("cannot scale process %s of %s: %w", o.Process, a.Name, err)
 	}
 	out.Say("Scaled app %s", a.Name)
 	if restart {
-		return ActAndShow(ctx, a, client.Restart, ask, out)
+		return ActAndShow(ctx, a, client.Restart, api, out)
 	}
 	if a.State == v3.AppStarted {
-		if err := WaitRunning(ctx, a, ask, out); err != nil {
+		if err := WaitRunning(ctx, a, api, out); err != nil {
 			return err
 		}
 	}
-	return runApp(ctx, appOptions{Name: o.Name}, ask, out)
+	return runApp(ctx, appOptions{Name: o.Name}, api, out)
 }
 
 // Body is the request body for the options.

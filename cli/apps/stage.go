@@ -14,14 +14,14 @@ import (
 )
 
 // Stage creates a droplet from a package and shows the output of staging.
-func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
+func Stage(ctx context.Context, a v3.App, pkg string, api *client.Client, out *console.Console) (droplet string, err error) {
 	limit := console.MinutesFromEnv("CF_STAGING_TIMEOUT", 15*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Advice: "To allow more time, set CF_STAGING_TIMEOUT (in minutes)",
 	})
 	defer cancel()
-	s := stagingLog{app: a.GUID, from: time.Now(), ask: ask, out: out}
-	b, err := ask.Bits().CreateBuild(ctx, pkg)
+	s := stagingLog{app: a.GUID, from: time.Now(), api: api, out: out}
+	b, err := api.Bits().CreateBuild(ctx, pkg)
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +33,7 @@ func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	defer queue.wait.End()
 	err = client.Poll(ctx, func() (bool, error) {
 		if b.State == v3.BuildStaging {
-			if b, err = ask.Bits().Build(ctx, b.GUID); err != nil {
+			if b, err = api.Bits().Build(ctx, b.GUID); err != nil {
 				return false, err
 			}
 		}
@@ -77,14 +77,14 @@ const stagingFailed = "Staging failed: "
 type stagingLog struct {
 	app  string
 	from time.Time
-	ask  *client.Client
+	api  *client.Client
 	out  *console.Console
 	any  bool // a line was shown
 }
 
 // show shows the new lines of one response.
 func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
-	lines, more, err := s.ask.Logs().FirstSince(ctx, s.app, s.from)
+	lines, more, err := s.api.Logs().FirstSince(ctx, s.app, s.from)
 	if client.NotFound(err) {
 		return false, nil // no output yet
 	}

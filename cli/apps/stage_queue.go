@@ -20,7 +20,7 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 	}
 	var wait *console.Waiting
 	err := client.Poll(ctx, func() (bool, error) {
-		all, err := s.ask.Bits().StagingBuilds(ctx, a.GUID)
+		all, err := s.api.Bits().StagingBuilds(ctx, a.GUID)
 		earlier := slices.IndexFunc(all, func(o v3.Build) bool { return o.GUID == b.GUID }) > 0
 		if err != nil || !earlier {
 			return true, err
@@ -28,7 +28,7 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 		if wait == nil {
 			wait = s.out.Wait("Waiting for another push that is staging app %s", a.Name)
 		}
-		lines, _, err := s.ask.Logs().FirstSince(ctx, a.GUID, s.from)
+		lines, _, err := s.api.Logs().FirstSince(ctx, a.GUID, s.from)
 		for _, l := range lines {
 			s.from = l.Time.Add(1)
 			if l.Source == "STG" {
@@ -72,7 +72,7 @@ func (q *stagingQueue) look(ctx context.Context) error {
 		return nil
 	}
 	q.next = now.Add(queueLook)
-	all, err := q.log.ask.Bits().StagingBuilds(ctx, "")
+	all, err := q.log.api.Bits().StagingBuilds(ctx, "")
 	ahead := slices.IndexFunc(all, func(o v3.Build) bool { return o.GUID == q.build.GUID })
 	if err == nil && ahead > 0 {
 		q.wait.Note("waiting for %s of other apps", buildCount(ahead))

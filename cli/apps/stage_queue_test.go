@@ -14,17 +14,17 @@ import (
 )
 
 // A build that has not started shows how many builds are ahead of it.
-func TestPushTellsTheQueue(t *testing.T) {
+func TestPushShowsTheQueue(t *testing.T) {
 	const text = "waiting for 2 builds of other apps"
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"resources":[{"guid":"build-8"},{"guid":"build-9"},{"guid":"build-1"}]}`)
 	}))
 	defer daemon.Close()
-	ask, err := client.New(client.Options{URL: daemon.URL})
+	api, err := client.New(client.Options{URL: daemon.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stagingLog{ask: ask, out: &console.Console{Err: io.Discard}}
+	s := &stagingLog{api: api, out: &console.Console{Err: io.Discard}}
 	q := stagingQueue{build: v3.Build{GUID: "build-1"}, log: s, wait: s.out.Wait("Staging"), next: time.Unix(1, 0)}
 	defer q.wait.End()
 	if err := q.look(t.Context()); err != nil {

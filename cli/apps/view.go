@@ -72,17 +72,17 @@ type instanceView struct {
 }
 
 // ReadView requests everything that a view shows.
-func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
+func ReadView(ctx context.Context, api *client.Client, a v3.App) (View, error) {
 	v := View{
 		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
 		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
 	}
-	routes, err := ask.Routes().OfApp(ctx, a.GUID)
+	routes, err := api.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
 		return v, err
 	}
 	// A daemon can serve the status only on its socket.
-	status, err := ask.Daemon().Status(ctx)
+	status, err := api.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
 	}
@@ -90,7 +90,7 @@ func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
 		v.Routes = append(v.Routes, r.URL)
 		v.URLs = append(v.URLs, command.RouteURL(r.URL, status.Router))
 	}
-	d, err := ask.Bits().Droplet(ctx, a.GUID)
+	d, err := api.Bits().Droplet(ctx, a.GUID)
 	if err != nil && !client.NotFound(err) {
 		return v, err
 	}
@@ -100,7 +100,7 @@ func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
 	if len(v.Buildpacks) == 0 {
 		v.Detected = console.Names(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
 	}
-	bound, err := ask.Services().AppBindings(ctx, a.GUID)
+	bound, err := api.Services().AppBindings(ctx, a.GUID)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
 	}
@@ -110,33 +110,33 @@ func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
 			v.Waiting = append(v.Waiting, b.Name)
 		}
 	}
-	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
+	crashes, err := api.Processes().Crashes(ctx, a.GUID)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
 	}
 	if v.Crashes = len(crashes); v.Crashes > 0 {
 		v.LastCrash = &crashes[0]
 	}
-	moving, active, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
+	moving, active, err := api.Apps().ActiveDeployment(ctx, a.GUID)
 	if err != nil {
 		return v, err
 	}
 	if active {
 		v.Deployment = &moving
 	}
-	return v, v.readProcesses(ctx, ask, d.ProcessTypes)
+	return v, v.readProcesses(ctx, api, d.ProcessTypes)
 }
 
 // readProcesses requests the processes. detected are the commands of the droplet, by
 // process type.
-func (v *View) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
-	ps, err := ask.Processes().List(ctx, v.GUID)
+func (v *View) readProcesses(ctx context.Context, api *client.Client, detected map[string]string) error {
+	ps, err := api.Processes().List(ctx, v.GUID)
 	if err != nil {
 		return err
 	}
 	v.Processes = make([]processView, len(ps))
 	for i, p := range ps {
-		one, err := readProcess(ctx, ask, p)
+		one, err := readProcess(ctx, api, p)
 		if err != nil {
 			return err
 		}
@@ -173,23 +173,23 @@ func generation(d *v3.Deployment, p v3.Process) string {
 	return ""
 }
 
-func readProcess(ctx context.Context, ask *client.Client, p v3.Process) (processView, error) {
+func readProcess(ctx context.Context, api *client.Client, p v3.Process) (processView, error) {
 	v := processView{
 		GUID: p.GUID, Type: p.Type, MemoryMB: p.MemoryInMB, DiskMB: p.DiskInMB, HealthCheck: p.HealthCheck.Type,
 		Sidecars: []sidecarView{}, Instances: []instanceView{},
 	}
-	full, err := ask.Processes().Get(ctx, p.GUID) // lists leave the command out
+	full, err := api.Processes().Get(ctx, p.GUID) // lists leave the command out
 	if err != nil {
 		return v, err
 	}
 	if full.Command != nil {
 		v.Command = *full.Command
 	}
-	sidecars, err := ask.Processes().Sidecars(ctx, p.GUID)
+	sidecars, err := api.Processes().Sidecars(ctx, p.GUID)
 	if err != nil {
 		return v, err
 	}
-	stats, err := ask.Processes().Stats(ctx, p.GUID)
+	stats, err := api.Processes().Stats(ctx, p.GUID)
 	if err != nil {
 		return v, err
 	}

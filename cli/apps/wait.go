@@ -16,10 +16,10 @@ import (
 )
 
 // StartAndWait starts or restarts an app, waits until it runs and returns its status.
-func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) (View, error) {
+func StartAndWait(ctx context.Context, a v3.App, action client.Action, api *client.Client, out *console.Console) (View, error) {
 	began := time.Now()
 	wait := out.Wait("Starting app %s", a.Name)
-	started, err := ask.Apps().Act(ctx, a.GUID, action)
+	started, err := api.Apps().SetState(ctx, a.GUID, action)
 	wait.End()
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
 		return View{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
@@ -27,13 +27,13 @@ func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *clie
 	if err != nil {
 		return View{}, err
 	}
-	if err := WaitRunning(ctx, started, ask, out); err != nil {
+	if err := WaitRunning(ctx, started, api, out); err != nil {
 		if crashed := (*NotRunning)(nil); errors.As(err, &crashed) {
-			return View{}, whyCrashed(ctx, failedStart{app: started, began: began, instances: crashed.instances}, ask, out)
+			return View{}, whyCrashed(ctx, failedStart{app: started, began: began, instances: crashed.instances}, api, out)
 		}
 		return View{}, err
 	}
-	return ReadView(ctx, ask, started)
+	return ReadView(ctx, api, started)
 }
 
 // NotRunning is the error for a process whose instances all crashed.
@@ -46,29 +46,29 @@ type NotRunning struct {
 func (n *NotRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
 // WaitRunning waits until every process has a running instance, or no instances.
-func WaitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
+func WaitRunning(ctx context.Context, a v3.App, api *client.Client, out *console.Console) error {
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not start within %s", a.Name, limit),
 		Advice: startTimeoutAdvice(a.Name),
 	})
 	defer cancel()
-	ps, err := ask.Processes().List(ctx, a.GUID)
+	ps, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	wait := out.Wait("Starting app %s", a.Name)
 	defer wait.End()
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	err = client.Poll(ctx, func() (bool, error) {
 		for len(ps) > 0 {
-			stats, err := ask.Processes().Stats(ctx, ps[0].GUID)
+			stats, err := api.Processes().Stats(ctx, ps[0].GUID)
 			if err != nil {
 				return false, err
 			}
 			for _, s := range stats {
-				if s.Details != nil && *s.Details != "" && !told[*s.Details] {
-					told[*s.Details] = true
+				if s.Details != nil && *s.Details != "" && !reported[*s.Details] {
+					reported[*s.Details] = true
 					out.Say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
 				}
 			}

@@ -33,14 +33,14 @@ type failedStart struct {
 
 // whyCrashed shows the last log lines of an app that crashed while starting. It returns
 // the exit record as an error.
-func whyCrashed(ctx context.Context, b failedStart, ask *client.Client, out *console.Console) error {
+func whyCrashed(ctx context.Context, b failedStart, api *client.Client, out *console.Console) error {
 	wait := out.Wait("Waiting for the exit record of app %s", b.app.Name)
-	crash, found, err := b.record(ctx, ask)
+	crash, found, err := b.record(ctx, api)
 	wait.End()
 	if err != nil {
 		return err
 	}
-	lines, err := ask.Logs().Since(ctx, b.app.GUID, b.began)
+	lines, err := api.Logs().Since(ctx, b.app.GUID, b.began)
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
@@ -63,11 +63,11 @@ func whyCrashed(ctx context.Context, b failedStart, ask *client.Client, out *con
 
 // record waits for the exit record of one of the instances, which dewd stores a moment
 // after the crash.
-func (b failedStart) record(ctx context.Context, ask *client.Client) (crash v3.Crash, found bool, err error) {
+func (b failedStart) record(ctx context.Context, api *client.Client) (crash v3.Crash, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
-		crashes, err := ask.Processes().Crashes(ctx, b.app.GUID)
+		crashes, err := api.Processes().Crashes(ctx, b.app.GUID)
 		if err != nil {
 			return false, err
 		}

@@ -95,11 +95,11 @@ func TestRenewRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	asked := 0
+	calls := 0
 	login := func(_ context.Context, g client.Grant) (client.Token, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if asked++; g.Refresh != "r1" {
+		if calls++; g.Refresh != "r1" {
 			return client.Token{}, &client.Error{Status: 401}
 		}
 		return client.Token{Access: "new", Refresh: "r2"}, nil
@@ -116,8 +116,8 @@ func TestRenewRace(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if asked != 1 {
-		t.Errorf("it was renewed %d times", asked)
+	if calls != 1 {
+		t.Errorf("it was renewed %d times", calls)
 	}
 	c, err := m.Load()
 	if err != nil || c.Sessions["u"].Refresh != "r2" {

@@ -87,8 +87,8 @@ func (g *Set) Client(d Endpoint) (*client.Client, error) {
 	}
 	h := &spaceFinder{target: d.Target}
 	o.Space = h.space
-	h.ask, err = client.New(o)
-	return h.ask, err
+	h.api, err = client.New(o)
+	return h.api, err
 }
 
 // Tokens returns the tokens for requests to the endpoint's URL.
@@ -119,7 +119,7 @@ func (g *Set) options(d Endpoint) (client.Options, error) {
 
 // spaceFinder looks up the targeted space once, when it is first needed.
 type spaceFinder struct {
-	ask    *client.Client
+	api    *client.Client
 	target Target
 
 	mu    sync.Mutex
@@ -132,7 +132,7 @@ func (h *spaceFinder) space(ctx context.Context) (string, error) {
 	if h.found != "" {
 		return h.found, nil
 	}
-	p, err := ResolveTarget(ctx, h.ask, h.target)
+	p, err := ResolveTarget(ctx, h.api, h.target)
 	if err != nil {
 		return "", err
 	}

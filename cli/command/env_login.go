@@ -41,7 +41,7 @@ func (s EnvLogin) session(c Config, url string) Session {
 		return past
 	}
 	kept, found := c.Scripts[s.Key(url)]
-	if !found || kept.Client != "" != s.client || !proves(kept.Proof, s.password) {
+	if !found || kept.Client != "" != s.client || !matchesPassword(kept.Proof, s.password) {
 		kept = Session{Proof: newProof(s.password)}
 		if kept.User = s.user; s.client {
 			kept.User, kept.Client = "", s.user
@@ -66,8 +66,8 @@ func (s EnvLogin) checkSession(past Session, url string) error {
 // Key is the name of the session in the config file.
 func (s EnvLogin) Key(url string) string { return url + " " + s.user }
 
-// keep stores a session for the next command.
-func (s EnvLogin) keep(c *Config, url string, now Session) {
+// storeSession stores a session for the next command.
+func (s EnvLogin) storeSession(c *Config, url string, now Session) {
 	if s.complete() {
 		c.Scripts[s.Key(url)] = now
 	} else {
@@ -100,8 +100,8 @@ func newProof(password string) string {
 	return base64.RawStdEncoding.EncodeToString(append(salt, hashOf(password, salt)...))
 }
 
-// proves reports whether the proof was made from the password.
-func proves(proof, password string) bool {
+// matchesPassword reports whether the proof was made from the password.
+func matchesPassword(proof, password string) bool {
 	b, err := base64.RawStdEncoding.DecodeString(proof)
 	if err != nil || len(b) <= saltSize {
 		return false

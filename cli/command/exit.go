@@ -65,7 +65,7 @@ func AdviceOf(err error) string {
 	case errors.As(err, &u):
 		return adviceUnreachable(err, u)
 	case errors.As(err, &e):
-		return adviceOfAnswer(e)
+		return adviceForError(e)
 	case errors.As(err, &n):
 		return "To list the apps: dew apps"
 	case errors.As(err, &m):
@@ -123,8 +123,8 @@ func adviceWithoutDaemon(socket string, found []string) string {
 	return "dewd is not running. Start it: systemctl start dew (if installed), make run (in a checkout), or dewd (as root)"
 }
 
-// adviceOfAnswer is the advice for an error that the daemon answered.
-func adviceOfAnswer(e *client.Error) string {
+// adviceForError is the advice for an error that the daemon answered.
+func adviceForError(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		return "Log in: dew login. Only the socket works without a login"

@@ -19,16 +19,16 @@ type DeleteOptions struct {
 }
 
 // Nearest is the candidate that is most similar to asked; empty if none is similar.
-func Nearest(asked string, candidates []string) string { return spelling.Nearest(asked, candidates) }
+func Nearest(given string, candidates []string) string { return spelling.Nearest(given, candidates) }
 
 // FindApp finds an app by name. The error suggests the nearest name.
-func FindApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {
-	a, err := ask.Apps().ByName(ctx, name)
+func FindApp(ctx context.Context, api *client.Client, name string) (v3.App, error) {
+	a, err := api.Apps().ByName(ctx, name)
 	missing := (*client.NoApp)(nil)
 	if !errors.As(err, &missing) {
 		return a, err
 	}
-	all, lerr := ask.Apps().List(ctx)
+	all, lerr := api.Apps().List(ctx)
 	if lerr != nil {
 		return a, lerr
 	}
@@ -48,7 +48,7 @@ func SuggestNearest[T any](missing error, name string, all []T, nameOf func(T) s
 }
 
 // SpaceGUID is the guid of the targeted space.
-func SpaceGUID(ctx context.Context, ask *client.Client) (string, error) { return ask.SpaceGUID(ctx) }
+func SpaceGUID(ctx context.Context, api *client.Client) (string, error) { return api.SpaceGUID(ctx) }
 
 // FindOrg finds an org by name. Without a name it is the targeted org, or the one that
 // the daemon created at its first start.
@@ -56,11 +56,11 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	if name == "" && w.Target.OrgGUID != "" {
 		return v3.Organization{GUID: w.Target.OrgGUID, Name: w.Target.Org}, nil
 	}
-	asked := name
-	if asked == "" {
-		asked = firstOrg
+	given := name
+	if given == "" {
+		given = firstOrg
 	}
-	o, err := w.Client.Orgs().ByName(ctx, asked)
+	o, err := w.Client.Orgs().ByName(ctx, given)
 	switch {
 	case !IsMissing(err):
 		return o, err
@@ -75,12 +75,12 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 }
 
 // FindDomain finds a domain by name. The error suggests the nearest name.
-func FindDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
-	d, err := ask.Routes().DomainByName(ctx, name)
+func FindDomain(ctx context.Context, api *client.Client, name string) (v3.Domain, error) {
+	d, err := api.Routes().DomainByName(ctx, name)
 	if !IsMissing(err) {
 		return d, err
 	}
-	all, lerr := ask.Routes().Domains(ctx)
+	all, lerr := api.Routes().Domains(ctx)
 	if lerr != nil {
 		return d, lerr
 	}
@@ -88,12 +88,12 @@ func FindDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain
 }
 
 // FindService finds a service instance by name. The error suggests the nearest name.
-func FindService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
-	i, err := ask.Services().ByName(ctx, name)
+func FindService(ctx context.Context, api *client.Client, name string) (v3.ServiceInstance, error) {
+	i, err := api.Services().ByName(ctx, name)
 	if !IsMissing(err) {
 		return i, err
 	}
-	all, lerr := ask.Services().List(ctx)
+	all, lerr := api.Services().List(ctx)
 	if lerr != nil {
 		return i, lerr
 	}

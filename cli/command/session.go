@@ -103,19 +103,19 @@ func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
 	err := t.config.Update(ctx, func(c *Config) error {
 		s := t.envLogin.session(*c, t.url)
 		if s.Access == "" || s.Access == old || expiresSoon(s.Access, time.Now()) {
-			if err := t.ask(ctx, &s); err != nil {
+			if err := t.getToken(ctx, &s); err != nil {
 				return err
 			}
 		}
 		t.now = s
-		t.envLogin.keep(c, t.url, s)
+		t.envLogin.storeSession(c, t.url, s)
 		return nil
 	})
 	return t.now.Access, err
 }
 
-// ask gets a token: with the refresh token, or with the password of the environment.
-func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
+// getToken gets a token: with the refresh token, or with the password of the environment.
+func (t *sessionTokens) getToken(ctx context.Context, s *Session) error {
 	grants := []client.Grant{}
 	if s.Refresh != "" {
 		grants = append(grants, client.Grant{Refresh: s.Refresh})

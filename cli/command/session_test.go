@@ -37,10 +37,10 @@ func FuzzProof(f *testing.F) {
 	f.Add("AAAAAAAAAAAAAAAAAAAAAAAA", "x")
 	f.Add("%", "")
 	f.Fuzz(func(t *testing.T, proof, password string) {
-		if proves(proof, password) {
+		if matchesPassword(proof, password) {
 			t.Errorf("%q proves %q", proof, password)
 		}
-		if !proves(newProof(password), password) || proves(newProof(password), password+"x") {
+		if !matchesPassword(newProof(password), password) || matchesPassword(newProof(password), password+"x") {
 			t.Errorf("%q: the proof does not hold", password)
 		}
 	})

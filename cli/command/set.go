@@ -35,7 +35,7 @@ type Verb struct {
 }
 
 // clientAction is a command that needs a client.
-type clientAction func(c *cli.Context, ask *client.Client, out *console.Console) error
+type clientAction func(c *cli.Context, api *client.Client, out *console.Console) error
 
 // envAction is a command that needs its environment.
 type envAction func(c *cli.Context, w Env) error
@@ -63,11 +63,11 @@ func (g *Set) CommandWithEnv(v Verb, fn envAction) *cli.Command {
 		if err != nil {
 			return err
 		}
-		ask, err := g.Client(d)
+		api, err := g.Client(d)
 		if err != nil {
 			return err
 		}
-		return fn(c, Env{Endpoint: d, Client: ask.Select(v.Labels, c.String("labels")), Out: g.Out})
+		return fn(c, Env{Endpoint: d, Client: api.Select(v.Labels, c.String("labels")), Out: g.Out})
 	})
 }
 

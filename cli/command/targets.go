@@ -13,14 +13,14 @@ import (
 
 // ResolveTarget returns the target with its current names. Without a target it is the
 // org and the space that the daemon created at its first start.
-func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Target, error) {
+func ResolveTarget(ctx context.Context, api *client.Client, target Target) (Target, error) {
 	if target.OrgGUID == "" {
-		return defaultTarget(ctx, ask)
+		return defaultTarget(ctx, api)
 	}
 	if target.SpaceGUID == "" {
 		return target, nil
 	}
-	s, err := ask.Orgs().Space(ctx, target.SpaceGUID)
+	s, err := api.Orgs().Space(ctx, target.SpaceGUID)
 	if IsMissing(err) {
 		return Target{}, &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("the targeted space %s of org %s does not exist any more, or you can no longer see it", target.Space, target.Org),
@@ -43,16 +43,16 @@ func CurrentTarget(ctx context.Context, w Env) Target {
 	return p
 }
 
-func defaultTarget(ctx context.Context, ask *client.Client) (Target, error) {
+func defaultTarget(ctx context.Context, api *client.Client) (Target, error) {
 	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Advice: "Target them: dew target -o ORG -s SPACE (dew orgs lists the orgs)"}
-	o, err := ask.Orgs().ByName(ctx, firstOrg)
+	o, err := api.Orgs().ByName(ctx, firstOrg)
 	if IsMissing(err) {
 		return Target{}, nowhere
 	}
 	if err != nil {
 		return Target{}, err
 	}
-	s, err := ask.Orgs().SpaceByName(ctx, o.GUID, firstSpace)
+	s, err := api.Orgs().SpaceByName(ctx, o.GUID, firstSpace)
 	if IsMissing(err) {
 		return Target{}, nowhere
 	}
@@ -74,16 +74,16 @@ type Places struct {
 func (p Places) SpaceName(guid string) string { return cmp.Or(p.Spaces[guid].Space, guid) }
 
 // ReadPlaces reads the names of all orgs and spaces that the user can see.
-func ReadPlaces(ctx context.Context, ask *client.Client) (Places, error) {
+func ReadPlaces(ctx context.Context, api *client.Client) (Places, error) {
 	p := Places{Orgs: map[string]string{}, Spaces: map[string]Target{}}
-	orgs, err := ask.Orgs().List(ctx)
+	orgs, err := api.Orgs().List(ctx)
 	if err != nil {
 		return p, err
 	}
 	for _, o := range orgs {
 		p.Orgs[o.GUID] = o.Name
 	}
-	spaces, err := ask.Orgs().Spaces(ctx)
+	spaces, err := api.Orgs().Spaces(ctx)
 	if err != nil {
 		return p, err
 	}

@@ -39,17 +39,17 @@ func CurlCommands(g *command.Set) []*cli.Command {
 			&cli.BoolFlag{Name: "fail", Aliases: []string{"f"}, Usage: "Exit with status 1 if the response is an error", DisableDefaultText: true},
 			&cli.StringFlag{Name: "output", Usage: "Write the response to this `file`"},
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i"), Fail: c.Bool("fail"), Output: c.String("output")}
 		if c.IsSet("d") {
 			d := c.String("d")
 			o.Data = &d
 		}
-		return runCurl(c.Context, o, ask, out)
+		return runCurl(c.Context, o, api, out)
 	})}
 }
 
-func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *console.Console) error {
+func runCurl(ctx context.Context, o curlOptions, api *client.Client, out *console.Console) error {
 	r := client.Request{Method: o.Method, Path: o.Path, Header: http.Header{"Content-Type": {"application/json"}}}
 	for _, h := range o.Headers {
 		name, value, ok := strings.Cut(h, ":")
@@ -73,7 +73,7 @@ func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *consol
 	default:
 		r.Method = http.MethodGet
 	}
-	resp, err := ask.Send(ctx, r)
+	resp, err := api.Send(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *consol
 		return fmt.Errorf("cannot write the response: %w", err)
 	}
 	if o.Fail && resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("the daemon answered %s", resp.Status)
+		return fmt.Errorf("dewd responded with %s", resp.Status)
 	}
 	return nil
 }

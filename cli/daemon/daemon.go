@@ -28,8 +28,8 @@ func Commands(g *command.Set) []*cli.Command {
 		g.WithoutClient(command.Verb{Name: "version", Category: "Getting started", Usage: "Print the version of dew", Flags: []cli.Flag{command.JSONFlag()}},
 			func(*cli.Context) error { return runVersion(g.Version, g.Out) }),
 		g.Command(command.Verb{Name: "status", Category: "Daemon", Usage: "Show the status of the daemon", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runStatus(c.Context, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runStatus(c.Context, api, out)
 			}),
 		g.CommandWithEnv(command.Verb{
 			Name: "credentials", ThisMachine: true, Category: "Daemon", Usage: "Print the cf commands that log in to the daemon of this machine",
@@ -40,8 +40,8 @@ func Commands(g *command.Set) []*cli.Command {
 			Name: "shutdown", ThisMachine: true, Category: "Daemon", Usage: "Stop the daemon of this machine; apps keep running",
 			About: "The next dewd takes over the running apps.",
 			Flags: []cli.Flag{command.BoolFlag("apps", "Stop all apps as well")},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, api, out)
 		}),
 		{
 			Name: "doctor", Category: "Daemon", Usage: "Check this machine for missing requirements (runs dewd doctor with the same flags)",
@@ -62,8 +62,8 @@ func runVersion(version string, out *console.Console) error {
 	return err
 }
 
-func runStatus(ctx context.Context, ask *client.Client, out *console.Console) error {
-	s, err := ask.Daemon().Status(ctx)
+func runStatus(ctx context.Context, api *client.Client, out *console.Console) error {
+	s, err := api.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console.Console) er
 	}
 	row("cell", s.Cell)
 	row("root", s.Root)
-	row("address", ask.Address())
+	row("address", api.Address())
 	row("api", s.API)
 	row("app URLs", command.RouteURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)
@@ -159,12 +159,12 @@ func ShellWord(text string) string {
 }
 
 // runShutdown stops the daemon and waits until it has exited.
-func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console.Console) error {
-	before, err := ask.Daemon().Status(ctx)
+func runShutdown(ctx context.Context, s v3.Shutdown, api *client.Client, out *console.Console) error {
+	before, err := api.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	if err := ask.Daemon().Shutdown(ctx, s); err != nil {
+	if err := api.Daemon().Shutdown(ctx, s); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &console.Failure{
@@ -173,7 +173,7 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 	defer cancel()
 	defer out.Wait("Waiting until dewd has stopped").End()
 	err = client.Poll(ctx, func() (bool, error) {
-		_, err := ask.Daemon().Root(ctx)
+		_, err := api.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
 			return !alive(before.PID), nil // it closes its socket first
 		}
@@ -235,9 +235,9 @@ func RunDoctor(ctx context.Context, o DoctorOptions, out *console.Console) error
 // FindDewd finds the program dewd: next to this program, or in PATH.
 func FindDewd() (string, error) {
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), "dewd")
-		if info, err := os.Stat(beside); err == nil && info.Mode()&0o111 != 0 {
-			return beside, nil
+		sibling := filepath.Join(filepath.Dir(self), "dewd")
+		if info, err := os.Stat(sibling); err == nil && info.Mode()&0o111 != 0 {
+			return sibling, nil
 		}
 	}
 	found, err := exec.LookPath("dewd")

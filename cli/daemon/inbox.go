@@ -34,14 +34,14 @@ func InboxCommands(g *command.Set) []*cli.Command {
 				command.BoolFlag("open", "Print a link that opens the inbox in a browser, once"),
 				command.JSONFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := inboxOptions{
 				Action: c.Args().Get(0), ID: c.Args().Get(1), Timeout: c.Duration("timeout"), HTML: c.Bool("html"), Open: c.Bool("open"),
 				Filter: client.MailFilter{
 					To: c.String("to"), Kind: c.String("kind"), Subject: c.String("subject"), After: c.Uint64("after"), Limit: c.Int("n"),
 				},
 			}
-			return runInbox(c.Context, o, ask, out)
+			return runInbox(c.Context, o, api, out)
 		}),
 	}
 }
@@ -55,7 +55,7 @@ type inboxOptions struct {
 	Open    bool
 }
 
-func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *console.Console) error {
+func runInbox(ctx context.Context, o inboxOptions, api *client.Client, out *console.Console) error {
 	if o.ID != "" && o.Action != "show" {
 		return console.UsageError("inbox: %s takes no ID (did you mean dew inbox show %s?)", o.Action, o.ID)
 	}
@@ -63,46 +63,46 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 	case o.Open && o.Action != "":
 		return console.UsageError("inbox: --open cannot be used with an action")
 	case o.Open:
-		return openInbox(ctx, ask, out)
+		return openInbox(ctx, api, out)
 	case o.Action == "", o.Action == "list":
-		return listInbox(ctx, o.Filter, ask, out)
+		return listInbox(ctx, o.Filter, api, out)
 	case o.Action == "show" && o.ID == "":
 		return console.UsageError("inbox show needs the number or the ID of a mail: dew inbox lists them")
 	case o.Action == "show":
-		m, err := findMail(ctx, o.ID, ask)
+		m, err := findMail(ctx, o.ID, api)
 		if client.NotFound(err) {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no mail %s in the inbox", o.ID), Advice: "To list the mails: dew inbox"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the inbox has no mail %s", o.ID), Advice: "To list the mails: dew inbox"}
 		}
 		if err != nil {
 			return err
 		}
 		return showMail(m, o.HTML, out)
 	case o.Action == "wait":
-		return waitInbox(ctx, o, ask, out)
+		return waitInbox(ctx, o, api, out)
 	}
 	return console.UsageError("inbox: %q is not an action: use list, show or wait", o.Action)
 }
 
 // findMail returns the mail with an id, or with a number of the list.
-func findMail(ctx context.Context, id string, ask *client.Client) (v3.Mail, error) {
+func findMail(ctx context.Context, id string, api *client.Client) (v3.Mail, error) {
 	number, err := strconv.ParseUint(id, 10, 64)
 	if err != nil || number == 0 {
-		return ask.Daemon().Mail(ctx, id)
+		return api.Daemon().Mail(ctx, id)
 	}
-	in, err := ask.Daemon().Inbox(ctx, client.MailFilter{After: number - 1})
+	in, err := api.Daemon().Inbox(ctx, client.MailFilter{After: number - 1})
 	if err != nil {
 		return v3.Mail{}, err
 	}
 	for _, m := range in.Mails {
 		if m.Seq == number {
-			return ask.Daemon().Mail(ctx, m.ID)
+			return api.Daemon().Mail(ctx, m.ID)
 		}
 	}
-	return ask.Daemon().Mail(ctx, id)
+	return api.Daemon().Mail(ctx, id)
 }
 
-func openInbox(ctx context.Context, ask *client.Client, out *console.Console) error {
-	link, err := ask.Daemon().InboxLink(ctx)
+func openInbox(ctx context.Context, api *client.Client, out *console.Console) error {
+	link, err := api.Daemon().InboxLink(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func openInbox(ctx context.Context, ask *client.Client, out *console.Console) er
 	return nil
 }
 
-func listInbox(ctx context.Context, f client.MailFilter, ask *client.Client, out *console.Console) error {
-	in, err := ask.Daemon().Inbox(ctx, f)
+func listInbox(ctx context.Context, f client.MailFilter, api *client.Client, out *console.Console) error {
+	in, err := api.Daemon().Inbox(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -138,14 +138,14 @@ func listInbox(ctx context.Context, f client.MailFilter, ask *client.Client, out
 
 // waitInbox waits for a mail. If none arrives in time, the exit status is that of a
 // timeout.
-func waitInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *console.Console) error {
+func waitInbox(ctx context.Context, o inboxOptions, api *client.Client, out *console.Console) error {
 	if o.Timeout <= 0 {
 		return console.UsageError("inbox: --timeout must be greater than 0, such as 30s")
 	}
 	late := &console.Failure{Status: console.StatusTimeout, Err: fmt.Errorf("no matching mail arrived within %s", o.Timeout), Advice: "To list the mails: dew inbox"}
 	bounded, cancel := context.WithTimeoutCause(ctx, o.Timeout, late)
 	defer cancel()
-	m, err := ask.Daemon().WaitForMail(bounded, o.Filter)
+	m, err := api.Daemon().WaitForMail(bounded, o.Filter)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), late) {
 		return late
 	}

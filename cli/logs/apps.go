@@ -36,7 +36,7 @@ type appLog struct {
 // Only a few lines of each app are in memory at a time; the others wait in the daemon.
 type appLogs struct {
 	o       options
-	ask     *client.Client
+	api     *client.Client
 	p       *linePrinter
 	colours int // number of colours in use
 }
@@ -82,7 +82,7 @@ func (s *appLogs) stored(ctx context.Context, logs []*appLog) ([]*appLog, error)
 			if !isGone(err) {
 				return err
 			}
-			s.p.say("%s", goneText(l.name))
+			s.p.say("%s", deletedText(l.name))
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, l)
@@ -107,7 +107,7 @@ func (s *appLogs) readStored(ctx context.Context, l *appLog) error {
 	var last []*v3.Line
 	q := s.o.Query
 	q.Follow, q.Place = false, &l.place
-	err := s.ask.Logs().Stream(ctx, l.guid, q, client.Lines{Line: func(line *v3.Line) error {
+	err := s.api.Logs().Stream(ctx, l.guid, q, client.Lines{Line: func(line *v3.Line) error {
 		if !s.o.matches(line) {
 			return nil
 		}
@@ -187,14 +187,14 @@ func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 			if q.Newest = -1; !q.Since.IsZero() || q.SinceLastStart {
 				q.Since, q.SinceLastStart = time.Time{}, false // the position already implies them
 			}
-			err := s.ask.Logs().Stream(ctx, l.guid, q, client.Lines{Flush: s.p.flush, Line: func(line *v3.Line) error {
+			err := s.api.Logs().Stream(ctx, l.guid, q, client.Lines{Flush: s.p.flush, Line: func(line *v3.Line) error {
 				if !s.o.matches(line) {
 					return nil
 				}
 				return s.p.line(l, line)
 			}})
 			if isGone(err) {
-				s.p.say("%s", goneText(l.name))
+				s.p.say("%s", deletedText(l.name))
 				return nil
 			}
 			return err
@@ -228,7 +228,7 @@ func (s *appLogs) watchSpace(ctx context.Context, logs []*appLog, follow func(*a
 			return ctx.Err()
 		case <-look.C:
 		}
-		apps, err := s.ask.Apps().List(ctx)
+		apps, err := s.api.Apps().List(ctx)
 		away := (*client.Unreachable)(nil)
 		switch {
 		case err == nil:
@@ -251,7 +251,7 @@ func isGone(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-func goneText(name string) string {
+func deletedText(name string) string {
 	return fmt.Sprintf("App %s was deleted, or you can no longer see it", name)
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func runEvents(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runEvents(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	events, err := ask.Apps().Events(ctx, a.GUID, newEvents)
+	events, err := api.Apps().Events(ctx, a.GUID, newEvents)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ var described = []string{
 
 // describe writes the data of an event on one line. For a change it shows the request.
 func describe(data map[string]any) string {
-	if asked, ok := data["request"].(map[string]any); ok {
-		data = asked
+	if request, ok := data["request"].(map[string]any); ok {
+		data = request
 	}
 	var out []string
 	for _, key := range described {

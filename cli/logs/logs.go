@@ -38,17 +38,17 @@ func Commands(g *command.Set) []*cli.Command {
 				"Examples:\n   dew logs shop\n   dew logs shop cart --since 10m --grep 'timeout|refused'\n   dew logs --all\n" +
 				"   dew logs shop --raw --since-last-start > out.txt\n   dew logs shop --crash 1",
 			Flags: logFlags(),
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o, err := readLogsOptions(c, time.Now())
 			if err != nil {
 				return err
 			}
 			out.Color = out.Color && !c.Bool("no-color")
-			return runLogs(c.Context, o, ask, out)
+			return runLogs(c.Context, o, api, out)
 		}),
 		g.Command(command.Verb{Name: "events", Args: "APP", Category: "Logs and crashes", Usage: "List the audit events of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runEvents(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runEvents(c.Context, c.Args().First(), api, out)
 			}),
 	}
 }
@@ -205,20 +205,20 @@ func (o *options) grep(re *regexp.Regexp) {
 	}
 }
 
-func runLogs(ctx context.Context, o options, ask *client.Client, out *console.Console) error {
-	apps, err := o.apps(ctx, ask)
+func runLogs(ctx context.Context, o options, api *client.Client, out *console.Console) error {
+	apps, err := o.apps(ctx, api)
 	if err != nil {
 		return err
 	}
 	if o.Verify {
-		return verifyLog(ctx, apps[0], ask, out)
+		return verifyLog(ctx, apps[0], api, out)
 	}
 	p := newLinePrinter(o, out)
 	p.o.Query.Notice = oneNotice(p)
 	if o.several() {
-		err = (&appLogs{o: p.o, ask: ask, p: p}).run(ctx, apps)
+		err = (&appLogs{o: p.o, api: api, p: p}).run(ctx, apps)
 	} else {
-		err = oneLog(ctx, apps[0], ask, p)
+		err = oneLog(ctx, apps[0], api, p)
 	}
 	if ctx.Err() != nil && o.Query.Follow {
 		err = nil // Ctrl-C is the usual way to stop following
@@ -227,11 +227,11 @@ func runLogs(ctx context.Context, o options, ask *client.Client, out *console.Co
 }
 
 // oneLog writes the lines of one app, or of one service instance.
-func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) error {
+func oneLog(ctx context.Context, a v3.App, api *client.Client, p *linePrinter) error {
 	o := p.o
 	l := &appLog{guid: a.GUID, name: a.Name}
 	count, last := 0, [][]byte(nil)
-	err := ask.Logs().Stream(ctx, a.GUID, o.Query, client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
+	err := api.Logs().Stream(ctx, a.GUID, o.Query, client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
 		if !o.matches(line) {
 			return nil
 		}
@@ -251,7 +251,7 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %s", a.Name, why), Advice: "To list the crashes: dew crashes " + a.Name}
 	}
 	if o.Query.Follow && isGone(err) && !o.Query.Service {
-		p.say("%s", goneText(a.Name))
+		p.say("%s", deletedText(a.Name))
 		return nil
 	}
 	for _, b := range last {
@@ -269,22 +269,22 @@ func (o options) matches(l *v3.Line) bool {
 }
 
 // apps finds the apps to show. A service instance counts as one.
-func (o options) apps(ctx context.Context, ask *client.Client) ([]v3.App, error) {
+func (o options) apps(ctx context.Context, api *client.Client) ([]v3.App, error) {
 	if o.Query.Service {
-		i, err := command.FindService(ctx, ask, o.Names[0])
+		i, err := command.FindService(ctx, api, o.Names[0])
 		if err == nil && i.Type == v3.ServiceUserProvided {
 			err = fmt.Errorf("service instance %s has no logs: it is user-provided and does not run here", i.Name)
 		}
 		return []v3.App{{GUID: i.GUID, Name: o.Names[0]}}, err
 	}
 	if o.All {
-		return ask.Apps().List(ctx)
+		return api.Apps().List(ctx)
 	}
 	var apps []v3.App
 	for _, name := range o.Names {
-		a, err := command.FindApp(ctx, ask, name)
+		a, err := command.FindApp(ctx, api, name)
 		if err == nil && o.Query.Sidecar != "" {
-			err = checkSidecar(ctx, a, o.Query.Sidecar, ask)
+			err = checkSidecar(ctx, a, o.Query.Sidecar, api)
 		}
 		if err != nil {
 			return nil, err
@@ -295,8 +295,8 @@ func (o options) apps(ctx context.Context, ask *client.Client) ([]v3.App, error)
 }
 
 // verifyLog checks the stored log of an app.
-func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
-	r, err := ask.Logs().Verify(ctx, a.GUID)
+func verifyLog(ctx context.Context, a v3.App, api *client.Client, out *console.Console) error {
+	r, err := api.Logs().Verify(ctx, a.GUID)
 	if err != nil {
 		return err
 	}

@@ -14,14 +14,14 @@ import (
 // checkSidecar returns an error that names the sidecars of an app if the app has none
 // with this name. A sidecar that the app had earlier is accepted while the log has lines
 // of it.
-func checkSidecar(ctx context.Context, a v3.App, name string, ask *client.Client) error {
-	processes, err := ask.Processes().List(ctx, a.GUID)
+func checkSidecar(ctx context.Context, a v3.App, name string, api *client.Client) error {
+	processes, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	var sidecars []v3.Sidecar
 	for _, p := range processes {
-		ofProcess, err := ask.Processes().Sidecars(ctx, p.GUID)
+		ofProcess, err := api.Processes().Sidecars(ctx, p.GUID)
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func checkSidecar(ctx context.Context, a v3.App, name string, ask *client.Client
 		}
 		names = append(names, fmt.Sprintf("%q", s.Name))
 	}
-	if stored, err := hasLines(ctx, a, name, ask); err != nil || stored {
+	if stored, err := hasLines(ctx, a, name, api); err != nil || stored {
 		return err
 	}
 	if len(names) == 0 {
@@ -45,10 +45,10 @@ func checkSidecar(ctx context.Context, a v3.App, name string, ask *client.Client
 }
 
 // hasLines reports whether the log of an app has a line of a sidecar.
-func hasLines(ctx context.Context, a v3.App, sidecar string, ask *client.Client) (bool, error) {
+func hasLines(ctx context.Context, a v3.App, sidecar string, api *client.Client) (bool, error) {
 	found := errors.New("found")
 	q := client.LogQuery{Newest: 1, Sidecar: sidecar}
-	err := ask.Logs().Stream(ctx, a.GUID, q, client.Lines{Flush: func() error { return nil }, Line: func(*v3.Line) error { return found }})
+	err := api.Logs().Stream(ctx, a.GUID, q, client.Lines{Flush: func() error { return nil }, Line: func(*v3.Line) error { return found }})
 	if errors.Is(err, found) {
 		return true, nil
 	}

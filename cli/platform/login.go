@@ -116,11 +116,11 @@ func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
 	}
 	d.Target = command.Target{}
 	f.Out.Say("Logged in to %s as %s", d.URL, d.Session.LoggedInAs())
-	ask, err := f.Client(d)
+	api, err := f.Client(d)
 	if err != nil {
 		return err
 	}
-	return chooseTarget(ctx, targetOptions{Org: o.Org, Space: o.Space}, command.Env{Endpoint: d, Client: ask, Out: f.Out})
+	return chooseTarget(ctx, targetOptions{Org: o.Org, Space: o.Space}, command.Env{Endpoint: d, Client: api, Out: f.Out})
 }
 
 // loginEndpoint is the daemon to log in to, with the TLS settings of the options.

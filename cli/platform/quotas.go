@@ -267,8 +267,8 @@ func runQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 }
 
 // holders are the names of the orgs or spaces that have a quota.
-func (o quotaOptions) holders(ctx context.Context, q v3.Quota, ask *client.Client) ([]string, error) {
-	all, err := command.ReadPlaces(ctx, ask)
+func (o quotaOptions) holders(ctx context.Context, q v3.Quota, api *client.Client) ([]string, error) {
+	all, err := command.ReadPlaces(ctx, api)
 	if err != nil {
 		return nil, err
 	}

@@ -11,12 +11,12 @@ import (
 
 // findOne finds a resource by name. If there is none, the error suggests the nearest
 // name.
-func findOne[T any](ctx context.Context, k client.Kind[T], name string, ask *client.Client) (T, error) {
-	one, err := k.ByName(ctx, ask, name)
+func findOne[T any](ctx context.Context, k client.Kind[T], name string, api *client.Client) (T, error) {
+	one, err := k.ByName(ctx, api, name)
 	if !command.IsMissing(err) {
 		return one, err
 	}
-	all, lerr := k.List(ctx, ask)
+	all, lerr := k.List(ctx, api)
 	if lerr != nil {
 		return one, lerr
 	}

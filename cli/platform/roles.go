@@ -168,7 +168,7 @@ func runSetRole(ctx context.Context, o roleOptions, w command.Env) error {
 		assign = assignSpaceRole
 	}
 	err = assign(ctx, w, kind, user, p)
-	if hasAlready(err) {
+	if alreadyHasRole(err) {
 		w.Out.Say("%s already has role %s in %s", o.User, roleName(kind), p)
 		return nil
 	}
@@ -193,7 +193,7 @@ func assignSpaceRole(ctx context.Context, w command.Env, kind string, user v3.Us
 	err := assignOrgRole(ctx, w, memberKind, user, p)
 	// A user who manages only the space cannot add members to the org. If the user is
 	// not a member yet, the next request fails.
-	if err != nil && !hasAlready(err) && !forbidden(err) {
+	if err != nil && !alreadyHasRole(err) && !forbidden(err) {
 		return err
 	}
 	_, err = w.Client.Users().CreateRole(ctx, v3.CreateRole{
@@ -202,8 +202,8 @@ func assignSpaceRole(ctx context.Context, w command.Env, kind string, user v3.Us
 	return err
 }
 
-// hasAlready reports whether the API answered that the user already has the role.
-func hasAlready(err error) bool {
+// alreadyHasRole reports whether the API answered that the user already has the role.
+func alreadyHasRole(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity && strings.Contains(e.Detail, "already has")
 }
@@ -294,10 +294,10 @@ func runMembers(ctx context.Context, o roleOptions, w command.Env) error {
 	return w.Out.Table(table)
 }
 
-func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Client) ([]memberRow, error) {
+func readMembers(ctx context.Context, queries []client.RoleQuery, api *client.Client) ([]memberRow, error) {
 	var held []v3.Role
 	for _, q := range queries {
-		some, err := ask.Users().Roles(ctx, q)
+		some, err := api.Users().Roles(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -313,7 +313,7 @@ func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Cl
 		}
 		byUser[guid].Roles = append(byUser[guid].Roles, roleName(r.Type))
 	}
-	users, err := ask.Users().ByGUID(ctx, guids...)
+	users, err := api.Users().ByGUID(ctx, guids...)
 	if err != nil {
 		return nil, err
 	}

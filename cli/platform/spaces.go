@@ -211,7 +211,7 @@ func runCreateSpace(ctx context.Context, o command.SpaceOptions, w command.Env) 
 		user = v3.UserName{GUID: w.Session.Client}
 	}
 	for _, role := range []string{"space_manager", "space_developer"} {
-		if err := assignSpaceRole(ctx, w, role, user, command.TargetOf(org, s)); err != nil && !hasAlready(err) {
+		if err := assignSpaceRole(ctx, w, role, user, command.TargetOf(org, s)); err != nil && !alreadyHasRole(err) {
 			return fmt.Errorf("created the space, but cannot assign you role %s: %w", roleName(role), err)
 		}
 	}

@@ -32,7 +32,7 @@ func UsageCommands(g *command.Set) []*cli.Command {
 			command.BoolFlag("apps", "Show only events of apps, tasks and builds"), command.BoolFlag("services", "Show only events of service instances"),
 			&cli.IntFlag{Name: "n", Usage: "Show only the newest `count` events", DefaultText: "all"}, command.JSONFlag(),
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 		o := usageOptions{Apps: c.Bool("apps"), Services: c.Bool("services"), Newest: c.Int("n")}
 		if c.IsSet("since") {
 			t, err := command.ReadTime(c.String("since"), time.Now())
@@ -44,7 +44,7 @@ func UsageCommands(g *command.Set) []*cli.Command {
 		if c.IsSet("n") && o.Newest < 1 {
 			return console.UsageError("-n must be at least 1, not %d", o.Newest)
 		}
-		return runUsage(c.Context, o, ask, out)
+		return runUsage(c.Context, o, api, out)
 	})}
 }
 
@@ -61,10 +61,10 @@ type usageRow struct {
 	Instances *v3.NumberChange `json:"instance_count,omitempty"`
 }
 
-func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *console.Console) error {
+func runUsage(ctx context.Context, o usageOptions, api *client.Client, out *console.Console) error {
 	rows := []usageRow{}
 	if o.Apps || !o.Services {
-		all, err := ask.Daemon().AppUsage(ctx, o.Since)
+		all, err := api.Daemon().AppUsage(ctx, o.Since)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *cons
 		}
 	}
 	if o.Services || !o.Apps {
-		all, err := ask.Daemon().ServiceUsage(ctx, o.Since)
+		all, err := api.Daemon().ServiceUsage(ctx, o.Since)
 		if err != nil {
 			return err
 		}

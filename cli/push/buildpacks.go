@@ -29,9 +29,9 @@ func BuildpackCommands(g *command.Set) []*cli.Command {
 			About: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize (or bin/compile), and bin/release. For apps that name no buildpack, dew tries the buildpacks in the order of their POSITION.\n\n" +
 				"Example:\n   dew create-buildpack perl ./perl-buildpack 1",
 			Flags: []cli.Flag{command.BoolFlag("disable", "Do not allow apps to use the buildpack yet")},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := buildpackOptions{Name: c.Args().Get(0), Path: c.Args().Get(1), Position: c.Args().Get(2), Disable: c.Bool("disable")}
-			return runCreateBuildpack(c.Context, o, ask, out)
+			return runCreateBuildpack(c.Context, o, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "update-buildpack", Args: "BUILDPACK", Category: categoryBuildpacks, Usage: "Update a buildpack: files, position, name, enabled or disabled",
@@ -44,20 +44,20 @@ func BuildpackCommands(g *command.Set) []*cli.Command {
 				command.BoolFlag("lock", "Lock the buildpack: its files cannot be replaced"), command.BoolFlag("unlock", "Unlock the buildpack"), stack(), lifecycleFlag(),
 				&cli.StringFlag{Name: "assign-stack", Usage: "Assign this `stack` to a buildpack without a stack"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := buildpackOptions{
 				Name: c.Args().First(), Path: c.String("p"), Position: c.String("i"), Rename: c.String("rename"), Stack: c.String("s"), Lifecycle: c.String("lifecycle"), Assign: c.String("assign-stack"),
 				Enable: c.Bool("enable"), Disable: c.Bool("disable"), Lock: c.Bool("lock"), Unlock: c.Bool("unlock"),
 			}
-			return runUpdateBuildpack(c.Context, o, ask, out)
+			return runUpdateBuildpack(c.Context, o, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "delete-buildpack", Args: "BUILDPACK", Category: categoryBuildpacks, Usage: "Delete a buildpack",
 			About: "Apps that were staged with the buildpack keep running. If it replaced a buildpack that came with dew, dew uses that one again.\n\n" +
 				"Example:\n   dew delete-buildpack perl -f",
 			Flags: []cli.Flag{command.ForceFlag(), stack(), lifecycleFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s"), Lifecycle: c.String("lifecycle")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s"), Lifecycle: c.String("lifecycle")}, api, out)
 		}),
 	}
 }
@@ -96,7 +96,7 @@ func onOrOff(on, off bool, names string) (*bool, error) {
 	return &on, nil
 }
 
-func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
+func runCreateBuildpack(ctx context.Context, o buildpackOptions, api *client.Client, out *console.Console) error {
 	at, err := o.position()
 	if err != nil {
 		return err
@@ -107,25 +107,25 @@ func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	}
 	defer b.close() //nolint:errcheck // only read
 	enabled := !o.Disable
-	made, err := ask.Bits().CreateBuildpack(ctx, v3.CreateBuildpack{Name: o.Name, Position: at, Enabled: &enabled})
+	made, err := api.Bits().CreateBuildpack(ctx, v3.CreateBuildpack{Name: o.Name, Position: at, Enabled: &enabled})
 	if err != nil {
 		return fmt.Errorf("cannot create buildpack %s: %w", o.Name, err)
 	}
-	if err := sendBuildpack(ctx, made, o.Path, b, ask); err != nil {
+	if err := sendBuildpack(ctx, made, o.Path, b, api); err != nil {
 		return fmt.Errorf("created buildpack %s, but cannot upload its files: %w", o.Name, err)
 	}
 	out.Say("Created buildpack %s at position %d", made.Name, made.Position)
 	return nil
 }
 
-func sendBuildpack(ctx context.Context, to v3.Buildpack, path string, b *bits, ask *client.Client) error {
+func sendBuildpack(ctx context.Context, to v3.Buildpack, path string, b *bits, api *client.Client) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".zip") + ".zip"
-	return ask.Bits().UploadBuildpack(ctx, to.GUID, name, func(w io.Writer) error { return writeZip(w, b.files, io.Discard) })
+	return api.Bits().UploadBuildpack(ctx, to.GUID, name, func(w io.Writer) error { return writeZip(w, b.files, io.Discard) })
 }
 
 // findBuildpack finds a buildpack by name, and by stack if several have the name.
-func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) (v3.Buildpack, error) {
-	all, err := ask.Bits().Buildpacks(ctx)
+func findBuildpack(ctx context.Context, o buildpackOptions, api *client.Client) (v3.Buildpack, error) {
+	all, err := api.Bits().Buildpacks(ctx)
 	if err != nil {
 		return v3.Buildpack{}, err
 	}
@@ -144,7 +144,7 @@ func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) 
 	return v3.Buildpack{}, console.UsageError("several buildpacks are named %s: choose one with -s STACK", o.Name)
 }
 
-func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
+func runUpdateBuildpack(ctx context.Context, o buildpackOptions, api *client.Client, out *console.Console) error {
 	body := v3.UpdateBuildpack{}
 	var err error
 	if body.Position, err = o.position(); err != nil {
@@ -162,7 +162,7 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if o.Assign != "" {
 		body.Stack = &o.Assign
 	}
-	b, err := findBuildpack(ctx, o, ask)
+	b, err := findBuildpack(ctx, o, api)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if lock != nil && *lock {
 		body.Locked = nil
 	}
-	if _, err := ask.Bits().UpdateBuildpack(ctx, b.GUID, body); err != nil {
+	if _, err := api.Bits().UpdateBuildpack(ctx, b.GUID, body); err != nil {
 		return fmt.Errorf("cannot update buildpack %s: %w", o.Name, err)
 	}
 	if o.Path != "" {
@@ -180,12 +180,12 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 			return err
 		}
 		defer files.close() //nolint:errcheck // only read
-		if err := sendBuildpack(ctx, b, o.Path, files, ask); err != nil {
+		if err := sendBuildpack(ctx, b, o.Path, files, api); err != nil {
 			return fmt.Errorf("cannot upload the files of buildpack %s: %w", o.Name, err)
 		}
 	}
 	if lock != nil && *lock {
-		if _, err := ask.Bits().UpdateBuildpack(ctx, b.GUID, v3.UpdateBuildpack{Locked: lock}); err != nil {
+		if _, err := api.Bits().UpdateBuildpack(ctx, b.GUID, v3.UpdateBuildpack{Locked: lock}); err != nil {
 			return fmt.Errorf("cannot lock buildpack %s: %w", o.Name, err)
 		}
 	}
@@ -194,13 +194,13 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 }
 
 // runDeleteBuildpack deletes a buildpack. A buildpack that does not exist is not an error.
-func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
+func runDeleteBuildpack(ctx context.Context, o buildpackOptions, api *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete buildpack "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
-	b, err := findBuildpack(ctx, o, ask)
+	b, err := findBuildpack(ctx, o, api)
 	if command.IsMissing(err) {
 		out.Say("Buildpack %s does not exist", o.Name)
 		return nil
@@ -209,10 +209,10 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		return err
 	}
 	defer out.Wait("Deleting buildpack %s", o.Name).End()
-	if err := ask.Bits().DeleteBuildpack(ctx, b.GUID); err != nil {
+	if err := api.Bits().DeleteBuildpack(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
 	}
-	if left, err := findBuildpack(ctx, o, ask); err == nil && left.GUID == b.GUID {
+	if left, err := findBuildpack(ctx, o, api); err == nil && left.GUID == b.GUID {
 		out.Say("Deleted the uploaded files. Buildpack %s is the one that came with dew again", o.Name)
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 
 // checkDependencies refuses a push of apps whose dependencies are neither pushed with
 // them nor started, before anything changes.
-func (o Options) checkDependencies(ctx context.Context, targets []target, ask *client.Client) error {
+func (o Options) checkDependencies(ctx context.Context, targets []target, api *client.Client) error {
 	if o.NoStart {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (o Options) checkDependencies(ctx context.Context, targets []target, ask *c
 				continue // this push starts it first
 			}
 			t.others = append(t.others, name)
-			a, err := ask.Apps().ByName(ctx, name)
+			a, err := api.Apps().ByName(ctx, name)
 			missing := (*client.NoApp)(nil)
 			switch {
 			case errors.As(err, &missing):
@@ -45,14 +45,14 @@ func (o Options) checkDependencies(ctx context.Context, targets []target, ask *c
 }
 
 // awaitDependencies waits until the apps that an app depends on run.
-func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *console.Console) error {
+func (t target) awaitDependencies(ctx context.Context, api *client.Client, out *console.Console) error {
 	for _, name := range t.others {
-		a, err := command.FindApp(ctx, ask, name)
+		a, err := command.FindApp(ctx, api, name)
 		if err != nil {
 			return err
 		}
 		out.Say("Waiting until app %s runs, because app %s depends on it", name, t.app.Name)
-		err = apps.WaitRunning(ctx, a, ask, out)
+		err = apps.WaitRunning(ctx, a, api, out)
 		crashed := (*apps.NotRunning)(nil)
 		if errors.As(err, &crashed) {
 			err = &console.Failure{Status: console.StatusCrashed, Err: err, Advice: apps.CrashAdvice(name)}

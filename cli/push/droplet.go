@@ -41,48 +41,48 @@ func (o Options) withTaskDefaults() Options {
 }
 
 // pushDroplet uploads a droplet that was staged before.
-func pushDroplet(ctx context.Context, o Options, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
-	d, err := ask.Bits().CreateDroplet(ctx, a.GUID)
+func pushDroplet(ctx context.Context, o Options, a v3.App, api *client.Client, out *console.Console) (apps.View, error) {
+	d, err := api.Bits().CreateDroplet(ctx, a.GUID)
 	if err != nil {
 		return apps.View{}, fmt.Errorf("cannot create a droplet for %s: %w", a.Name, err)
 	}
 	out.Say("Uploading droplet %s", o.Droplet)
 	wait := out.Wait("Uploading droplet %s", o.Droplet)
 	defer wait.End()
-	if err := ask.Bits().UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
+	if err := api.Bits().UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
 		return apps.View{}, fmt.Errorf("cannot upload the droplet of %s: %w", a.Name, err)
 	}
 	wait.End()
-	return o.run(ctx, a, d.GUID, ask, out)
+	return o.run(ctx, a, d.GUID, api, out)
 }
 
 // run sets the droplet of an app and starts the app, unless the options say not to.
-func (o Options) run(ctx context.Context, a v3.App, droplet string, ask *client.Client, out *console.Console) (apps.View, error) {
+func (o Options) run(ctx context.Context, a v3.App, droplet string, api *client.Client, out *console.Console) (apps.View, error) {
 	if o.Deploy.Gradual() {
 		size, err := o.size()
 		if err != nil {
 			return apps.View{}, err
 		}
-		return apps.Deploy(ctx, a, apps.DeploySpec{Options: o.Deploy, Droplet: droplet, Size: size}, ask, out)
+		return apps.Deploy(ctx, a, apps.DeploySpec{Options: o.Deploy, Droplet: droplet, Size: size}, api, out)
 	}
-	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
+	if err := api.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return apps.View{}, err
 	}
 	if o.NoStart {
-		return stopped(ctx, a, ask, out)
+		return stopped(ctx, a, api, out)
 	}
 	out.Say("Starting app %s…", a.Name)
-	return apps.StartAndWait(ctx, a, client.Restart, ask, out)
+	return apps.StartAndWait(ctx, a, client.Restart, api, out)
 }
 
 // stopped stops an app if it is started, and returns its status.
-func stopped(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
+func stopped(ctx context.Context, a v3.App, api *client.Client, out *console.Console) (apps.View, error) {
 	if a.State == v3.AppStarted {
 		defer out.Wait("Stopping app %s", a.Name).End()
 		var err error
-		if a, err = ask.Apps().Act(ctx, a.GUID, client.Stop); err != nil {
+		if a, err = api.Apps().SetState(ctx, a.GUID, client.Stop); err != nil {
 			return apps.View{}, err
 		}
 	}
-	return apps.ReadView(ctx, ask, a)
+	return apps.ReadView(ctx, api, a)
 }

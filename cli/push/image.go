@@ -58,9 +58,9 @@ func (t *target) gather(ctx context.Context, o Options, out *console.Console) (e
 }
 
 // send creates a new package of the app.
-func (t target) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
+func (t target) send(ctx context.Context, a v3.App, api *client.Client, out *console.Console) (v3.Package, error) {
 	if t.image == nil {
-		return sendBits(ctx, a, t.bits, ask, out)
+		return sendBits(ctx, a, t.bits, api, out)
 	}
-	return ask.Bits().CreateImagePackage(ctx, a.GUID, *t.image)
+	return api.Bits().CreateImagePackage(ctx, a.GUID, *t.image)
 }

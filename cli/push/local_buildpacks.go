@@ -73,14 +73,14 @@ func (t *target) gatherBuildpacks(o Options, out *console.Console) error {
 
 // sendBuildpacks uploads the folders of all apps and sets the names that the daemon gave
 // them.
-func sendBuildpacks(ctx context.Context, space string, targets []target, ask *client.Client, out *console.Console) error {
+func sendBuildpacks(ctx context.Context, space string, targets []target, api *client.Client, out *console.Console) error {
 	for _, t := range targets {
 		if len(t.folders) == 0 {
 			continue
 		}
 		t.app.Buildpacks = slices.Clone(t.app.Buildpacks)
 		for i, f := range t.folders {
-			if err := f.send(ctx, space, ask, out); err != nil {
+			if err := f.send(ctx, space, api, out); err != nil {
 				return fmt.Errorf("cannot upload buildpack %s: %w", f.path, err)
 			}
 			t.app.Buildpacks[i] = f.given
@@ -89,8 +89,8 @@ func sendBuildpacks(ctx context.Context, space string, targets []target, ask *cl
 	return nil
 }
 
-func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Client, out *console.Console) error {
-	known, unknown, err := f.bits.compare(ctx, ask, out)
+func (f *buildpackFolder) send(ctx context.Context, space string, api *client.Client, out *console.Console) error {
+	known, unknown, err := f.bits.compare(ctx, api, out)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Cl
 		bits = func(w io.Writer) error { return writeZip(w, unknown, io.Discard) }
 	}
 	defer out.Wait("Uploading buildpack %s", f.path).End()
-	f.given, err = ask.Bits().UploadFolder(ctx, space, folderName(filepath.Base(abs)), known, bits)
+	f.given, err = api.Bits().UploadFolder(ctx, space, folderName(filepath.Base(abs)), known, bits)
 	return err
 }
 
@@ -121,7 +121,7 @@ func folderName(name string) string {
 }
 
 // compare separates the files that the daemon has from those to upload.
-func (b *bits) compare(ctx context.Context, ask *client.Client, out *console.Console) (known []v3.Resource, unknown []file, err error) {
+func (b *bits) compare(ctx context.Context, api *client.Client, out *console.Console) (known []v3.Resource, unknown []file, err error) {
 	if err := b.hash(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func (b *bits) compare(ctx context.Context, ask *client.Client, out *console.Con
 		}
 	}
 	defer out.Wait("Looking for files that dewd already has").End()
-	matched, err := ask.Bits().MatchResources(ctx, named)
+	matched, err := api.Bits().MatchResources(ctx, named)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -60,7 +60,7 @@ func loadManifest(o ManifestOptions, out *console.Console) (m app.Manifest, file
 		if o.Optional {
 			return m, "", nil
 		}
-		return m, "", console.UsageError("there is no manifest.yml in this folder: pass the path of the manifest with -f")
+		return m, "", console.UsageError("this folder has no manifest.yml: pass the path of the manifest with -f")
 	}
 	vars, err := Variables(o)
 	if err != nil {
@@ -102,7 +102,7 @@ func withLines(m app.Manifest, file string, err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	told := *e
+	located := *e
 	var lines []string
 	for text := range strings.SplitSeq(e.Detail, "\n") {
 		line, rest := m.Locate(text)
@@ -111,8 +111,8 @@ func withLines(m app.Manifest, file string, err error) error {
 		}
 		lines = append(lines, rest)
 	}
-	told.Detail = strings.Join(lines, "\n")
-	return &told
+	located.Detail = strings.Join(lines, "\n")
+	return &located
 }
 
 // manifestFile finds the manifest: the path of -f, or the manifest in that folder. Without
@@ -136,7 +136,7 @@ func manifestFile(given string) (string, error) {
 		}
 	}
 	if given != "" {
-		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Advice: "Pass the path of the manifest with -f"}
+		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("folder %s has no manifest.yml", given), Advice: "Pass the path of the manifest with -f"}
 	}
 	return "", nil
 }
@@ -174,20 +174,20 @@ type applied struct {
 	diff     bool   // show the changes first
 }
 
-func apply(ctx context.Context, ask *client.Client, out *console.Console, a applied) error {
+func apply(ctx context.Context, api *client.Client, out *console.Console, a applied) error {
 	text, err := a.manifest.YAML()
 	if err != nil {
 		return fmt.Errorf("cannot write the manifest: %w", err)
 	}
 	if a.diff {
-		diff, err := ask.Apps().DiffManifest(ctx, a.space, text)
+		diff, err := api.Apps().DiffManifest(ctx, a.space, text)
 		if err != nil {
 			return withLines(a.manifest, a.file, err)
 		}
 		printDiff(out, redacted(diff)) // other users can read the logs of CI jobs
 	}
 	defer out.Wait("Applying the manifest").End()
-	return withLines(a.manifest, a.file, ask.Apps().ApplyManifest(ctx, a.space, text))
+	return withLines(a.manifest, a.file, api.Apps().ApplyManifest(ctx, a.space, text))
 }
 
 func printDiff(out *console.Console, diff []v3.Difference) {
@@ -216,8 +216,8 @@ func createAppCommand(g *command.Set) *cli.Command {
 			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "Stage with this `buildpack`; can be repeated"},
 			&cli.StringFlag{Name: "app-type", Usage: "Lifecycle type, `buildpack|docker`: made of files, or an image"},
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, ask, out)
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, api, out)
 	})
 }
 
@@ -228,8 +228,8 @@ type createAppOptions struct {
 }
 
 // runCreateApp creates an app. An app that already exists is not an error.
-func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console.Console) error {
-	home, err := command.SpaceGUID(ctx, ask)
+func runCreateApp(ctx context.Context, o createAppOptions, api *client.Client, out *console.Console) error {
+	home, err := command.SpaceGUID(ctx, api)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	if len(o.Buildpacks) > 0 {
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
 	}
-	_, err = ask.Apps().Create(ctx, body)
+	_, err = api.Apps().Create(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && command.NameTaken(e) {
 		out.Say("App %s already exists", o.Name)
 		return nil
@@ -259,21 +259,21 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 func applyManifestCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
 		Name: "apply-manifest", Category: "Push", Usage: "Apply a manifest: create and update apps without uploading files", Flags: manifestFlags(),
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+		return runApplyManifest(c.Context, manifestOptionsOf(c), api, out)
 	})
 }
 
-func runApplyManifest(ctx context.Context, o ManifestOptions, ask *client.Client, out *console.Console) error {
+func runApplyManifest(ctx context.Context, o ManifestOptions, api *client.Client, out *console.Console) error {
 	m, file, err := loadManifest(o, out)
 	if err != nil {
 		return err
 	}
-	home, err := command.SpaceGUID(ctx, ask)
+	home, err := command.SpaceGUID(ctx, api)
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: m, file: file, diff: true}); err != nil {
+	if err := apply(ctx, api, out, applied{space: home, manifest: m, file: file, diff: true}); err != nil {
 		return err
 	}
 	out.Say("Applied %s", file)

@@ -21,31 +21,31 @@ import (
 func PackageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "List the packages of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runPackages(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runPackages(c.Context, c.Args().First(), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "create-package", Args: "APP", Category: "Push", Usage: "Upload the files of an app as a package, without staging it",
 			About: "Example:\n   dew create-package shop -p build/",
 			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "Files to upload: the `path` of a folder, zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "Docker `image` instead of files, such as host:port/repository:tag"}, command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			if c.IsSet("p") && c.IsSet("docker-image") {
 				return console.UsageError("-p and --docker-image cannot be used together")
 			}
-			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, ask, out)
+			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "stage-package", Alias: "stage", Args: "APP", Category: "Push", Usage: "Stage a package into a droplet, without running it",
 			About: "Example:\n   dew stage-package shop",
 			Flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest package", Usage: "Package `guid`"}, command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runStagePackage(c.Context, c.Args().First(), c.String("package-guid"), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runStagePackage(c.Context, c.Args().First(), c.String("package-guid"), api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "set-droplet", Args: "APP DROPLET_GUID", Category: "Apps", Usage: "Set the droplet that an app runs from its next start on",
 			About: "To list the droplets of an app: dew droplets APP",
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runSetDroplet(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runSetDroplet(c.Context, c.Args().Get(0), c.Args().Get(1), api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "download-droplet", Args: "APP", Category: "Apps", Usage: "Download a droplet as a compressed tar file",
@@ -54,8 +54,8 @@ func PackageCommands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "droplet", DefaultText: "the current droplet", Usage: "Droplet `guid`"},
 				&cli.StringFlag{Name: "path", Aliases: []string{"p"}, Usage: "Output `path` (default: droplet_GUID.tgz)"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, api, out)
 		}),
 		g.CommandWithEnv(command.Verb{
 			Name: "copy-source", Args: "SOURCE_APP TARGET_APP", Category: "Push", Usage: "Copy the files of an app to another app, stage and restart it",
@@ -80,12 +80,12 @@ type packageRow struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-func runPackages(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runPackages(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Bits().Packages(ctx, a.GUID)
+	all, err := api.Bits().Packages(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -102,12 +102,12 @@ type packageOptions struct {
 	Image     string // empty: files
 }
 
-func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.App)
+func runCreatePackage(ctx context.Context, o packageOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
-	p, err := o.send(ctx, a, ask, out)
+	p, err := o.send(ctx, a, api, out)
 	if err != nil {
 		return err
 	}
@@ -119,31 +119,31 @@ func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client,
 }
 
 // send creates a new package of an app.
-func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
+func (o packageOptions) send(ctx context.Context, a v3.App, api *client.Client, out *console.Console) (v3.Package, error) {
 	if o.Image != "" {
-		return ask.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
+		return api.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
 	}
 	b, err := gather(o.Path, out)
 	if err != nil {
 		return v3.Package{}, err
 	}
-	p, err := sendBits(ctx, a, b, ask, out)
+	p, err := sendBits(ctx, a, b, api, out)
 	return p, errors.Join(err, b.close())
 }
 
-func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runStagePackage(ctx context.Context, name, pkg string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
 	if pkg == "" {
-		p, err := newestPackage(ctx, a, ask)
+		p, err := newestPackage(ctx, a, api)
 		if err != nil {
 			return err
 		}
 		pkg = p.GUID
 	}
-	d, err := apps.Stage(ctx, a, pkg, ask, out)
+	d, err := apps.Stage(ctx, a, pkg, api, out)
 	if err != nil {
 		return err
 	}
@@ -154,20 +154,20 @@ func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, 
 	return nil
 }
 
-func newestPackage(ctx context.Context, a v3.App, ask *client.Client) (v3.Package, error) {
-	p, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
+func newestPackage(ctx context.Context, a v3.App, api *client.Client) (v3.Package, error) {
+	p, ok, err := api.Bits().NewestPackage(ctx, a.GUID)
 	if err == nil && !ok {
 		err = fmt.Errorf("app %s has no package: push the app first", a.Name)
 	}
 	return p, err
 }
 
-func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runSetDroplet(ctx context.Context, name, droplet string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
+	if err := api.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return fmt.Errorf("cannot set the droplet of %s: %w", a.Name, err)
 	}
 	out.Say("App %s will run droplet %s from its next start on. To restart it: dew restart %s", a.Name, droplet, a.Name)
@@ -176,13 +176,13 @@ func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client
 
 type downloadOptions struct{ App, Droplet, Path string }
 
-func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.App)
+func runDownloadDroplet(ctx context.Context, o downloadOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
 	if o.Droplet == "" {
-		d, err := ask.Bits().Droplet(ctx, a.GUID)
+		d, err := api.Bits().Droplet(ctx, a.GUID)
 		if client.NotFound(err) {
 			return fmt.Errorf("app %s has no droplet: push the app, or choose a droplet with --droplet", a.Name)
 		}
@@ -199,7 +199,7 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 		return fmt.Errorf("cannot write the droplet: %w", err)
 	}
 	defer out.Wait("Downloading droplet %s", o.Droplet).End()
-	err = ask.Bits().DownloadDroplet(ctx, o.Droplet, f)
+	err = api.Bits().DownloadDroplet(ctx, o.Droplet, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.Path)) // an incomplete file is useless
 	}

@@ -78,7 +78,7 @@ func Commands(g *command.Set) []*cli.Command {
 		g.Command(command.Verb{
 			Name: "push", Alias: "p", Args: "[APP]", Category: "Push", Usage: "Push an app: apply its manifest, upload its files, stage, start and wait until it runs", Flags: flags,
 			About: "Without -f dew reads manifest.yml in this folder, if it exists. It uploads only files that dewd does not have, and stages only files that changed. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are time limits in minutes (default: 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
 				return console.UsageError("--watch and --droplet cannot be used together: there are no files to watch")
 			}
@@ -86,9 +86,9 @@ func Commands(g *command.Set) []*cli.Command {
 				return console.UsageError("--build cannot be used with --droplet or --docker-image: there is nothing to build")
 			}
 			if c.Bool("watch") {
-				return watchPush(c.Context, pushOptionsOf(c), ask, out)
+				return watchPush(c.Context, pushOptionsOf(c), api, out)
 			}
-			return runPush(c.Context, pushOptionsOf(c), ask, out)
+			return runPush(c.Context, pushOptionsOf(c), api, out)
 		}),
 		createAppCommand(g), applyManifestCommand(g),
 	}
@@ -119,15 +119,15 @@ func pushOptionsOf(c *cli.Context) Options {
 
 // runPush pushes the apps of a manifest, or the app in the options, and waits until they
 // run.
-func runPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func runPush(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
 	if err := o.build(ctx, out); err != nil {
 		return err
 	}
-	return pushBuilt(ctx, o, ask, out)
+	return pushBuilt(ctx, o, api, out)
 }
 
 // pushBuilt is runPush after the build.
-func pushBuilt(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func pushBuilt(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
 	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func pushBuilt(ctx context.Context, o Options, ask *client.Client, out *console.
 	if err != nil {
 		return err
 	}
-	views, err := All(ctx, o, AppliedManifest{Manifest: m, File: file}, ask, out)
+	views, err := All(ctx, o, AppliedManifest{Manifest: m, File: file}, api, out)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ type AppliedManifest struct {
 }
 
 // All applies a manifest and pushes its apps, one after the other.
-func All(ctx context.Context, o Options, p AppliedManifest, ask *client.Client, out *console.Console) ([]apps.View, error) {
+func All(ctx context.Context, o Options, p AppliedManifest, api *client.Client, out *console.Console) ([]apps.View, error) {
 	p.Manifest.Applications = p.Manifest.StartOrder()
 	// Before the manifest is applied, so that no app without files is created.
 	targets, err := gatherAll(ctx, o, p.Manifest, p.File, out)
@@ -168,22 +168,22 @@ func All(ctx context.Context, o Options, p AppliedManifest, ask *client.Client, 
 			_ = t.close() // opened only for reading
 		}
 	}()
-	if err := o.checkDependencies(ctx, targets, ask); err != nil {
+	if err := o.checkDependencies(ctx, targets, api); err != nil {
 		return nil, err
 	}
-	home, err := command.SpaceGUID(ctx, ask)
+	home, err := command.SpaceGUID(ctx, api)
 	if err != nil {
 		return nil, err
 	}
-	if err := sendBuildpacks(ctx, home, targets, ask, out); err != nil {
+	if err := sendBuildpacks(ctx, home, targets, api, out); err != nil {
 		return nil, err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: p.Manifest, file: p.File, diff: p.File != "" && !p.HideChanges}); err != nil {
+	if err := apply(ctx, api, out, applied{space: home, manifest: p.Manifest, file: p.File, diff: p.File != "" && !p.HideChanges}); err != nil {
 		return nil, err
 	}
 	var views []apps.View
 	for i, t := range targets {
-		v, err := pushOne(ctx, o, t, ask, out)
+		v, err := pushOne(ctx, o, t, api, out)
 		if err != nil {
 			return nil, withDependents(t, targets[i+1:], err)
 		}
@@ -229,33 +229,33 @@ func gatherAll(ctx context.Context, o Options, m app.Manifest, file string, out 
 	return all, nil
 }
 
-func pushOne(ctx context.Context, o Options, t target, ask *client.Client, out *console.Console) (apps.View, error) {
-	a, err := command.FindApp(ctx, ask, t.app.Name)
+func pushOne(ctx context.Context, o Options, t target, api *client.Client, out *console.Console) (apps.View, error) {
+	a, err := command.FindApp(ctx, api, t.app.Name)
 	if err != nil {
 		return apps.View{}, err
 	}
 	out.Say("Pushing app %s…", a.Name)
 	if o.Droplet != "" {
-		if err := t.awaitDependencies(ctx, ask, out); err != nil {
+		if err := t.awaitDependencies(ctx, api, out); err != nil {
 			return apps.View{}, err
 		}
-		return pushDroplet(ctx, o, a, ask, out)
+		return pushDroplet(ctx, o, a, api, out)
 	}
-	pkg, err := t.send(ctx, a, ask, out)
+	pkg, err := t.send(ctx, a, api, out)
 	if err != nil {
 		return apps.View{}, err
 	}
 	if o.NoStart && !o.Task {
-		return stopped(ctx, a, ask, out)
+		return stopped(ctx, a, api, out)
 	}
-	droplet, err := apps.Stage(ctx, a, pkg.GUID, ask, out)
+	droplet, err := apps.Stage(ctx, a, pkg.GUID, api, out)
 	if err != nil {
 		return apps.View{}, err
 	}
-	if err := t.awaitDependencies(ctx, ask, out); err != nil {
+	if err := t.awaitDependencies(ctx, api, out); err != nil {
 		return apps.View{}, err
 	}
-	return o.run(ctx, a, droplet, ask, out)
+	return o.run(ctx, a, droplet, api, out)
 }
 
 // bitsPath is the path of the app's files: from -p, or from the manifest relative to its
@@ -398,20 +398,20 @@ func (o Options) overrideRoutes(a *app.ManifestApp) error {
 }
 
 // sendBits creates a new package of the app with these files.
-func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console.Console) (v3.Package, error) {
-	known, unknown, err := b.compare(ctx, ask, out)
+func sendBits(ctx context.Context, a v3.App, b *bits, api *client.Client, out *console.Console) (v3.Package, error) {
+	known, unknown, err := b.compare(ctx, api, out)
 	if err != nil {
 		return v3.Package{}, err
 	}
-	pkg, err := ask.Bits().CreatePackage(ctx, a.GUID)
+	pkg, err := api.Bits().CreatePackage(ctx, a.GUID)
 	if err != nil {
 		return pkg, err
 	}
-	if pkg, err = upload(ctx, uploadRequest{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
+	if pkg, err = upload(ctx, uploadRequest{pkg: pkg.GUID, known: known, unknown: unknown}, api, out); err != nil {
 		return pkg, err
 	}
 	defer out.Wait("Waiting until dewd has stored the files of app %s", a.Name).End()
-	return pkg, waitReady(ctx, &pkg, ask)
+	return pkg, waitReady(ctx, &pkg, api)
 }
 
 // uploadRequest is the content of one upload.
@@ -421,10 +421,10 @@ type uploadRequest struct {
 	unknown []file
 }
 
-func upload(ctx context.Context, s uploadRequest, ask *client.Client, out *console.Console) (v3.Package, error) {
+func upload(ctx context.Context, s uploadRequest, api *client.Client, out *console.Console) (v3.Package, error) {
 	if len(s.unknown) == 0 {
 		out.Say("Nothing to upload: dewd already has all %d files", len(s.known))
-		return ask.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
+		return api.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
 	}
 	var size int64
 	for _, f := range s.unknown {
@@ -440,10 +440,10 @@ func upload(ctx context.Context, s uploadRequest, ask *client.Client, out *conso
 	} else {
 		defer out.Wait("Uploading").End()
 	}
-	return ask.Bits().UploadPackage(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
+	return api.Bits().UploadPackage(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
 }
 
-func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
+func waitReady(ctx context.Context, pkg *v3.Package, api *client.Client) error {
 	return client.Poll(ctx, func() (bool, error) {
 		switch pkg.State {
 		case v3.PackageReady:
@@ -455,7 +455,7 @@ func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
 			}
 			return false, fmt.Errorf("cannot use the uploaded files: %s", why)
 		}
-		next, err := ask.Bits().Package(ctx, pkg.GUID)
+		next, err := api.Bits().Package(ctx, pkg.GUID)
 		if err == nil {
 			*pkg = next
 		}

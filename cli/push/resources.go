@@ -24,25 +24,25 @@ func ResourceCommands(g *command.Set) []*cli.Command {
 		g.Command(command.Verb{
 			Name: "buildpacks", Category: categoryBuildpacks, Usage: "List buildpacks in the order in which dew tries them", Labels: "/v3/buildpacks",
 			Flags: []cli.Flag{lifecycleFlag(), command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runBuildpacks(c.Context, c.String("lifecycle"), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runBuildpacks(c.Context, c.String("lifecycle"), api, out)
 		}),
 		g.Command(command.Verb{Name: "droplets", Args: "APP", Category: "Apps", Usage: "List the droplets of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runDroplets(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runDroplets(c.Context, c.Args().First(), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "create-app-manifest", Args: "APP", Category: "Push", Usage: "Create a manifest from the current state of an app",
 			About: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
 			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "Output `path`, - for stdout (default: APP_manifest.yml)"}},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runAppManifest(c.Context, c.Args().First(), c.String("p"), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runAppManifest(c.Context, c.Args().First(), c.String("p"), api, out)
 		}),
 	}
 }
 
-func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, out *console.Console) error {
-	all, err := ask.Bits().Buildpacks(ctx)
+func runBuildpacks(ctx context.Context, lifecycle string, api *client.Client, out *console.Console) error {
+	all, err := api.Bits().Buildpacks(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,16 +66,16 @@ type dropletRow struct {
 	Stack     string    `json:"stack"`
 }
 
-func runDroplets(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runDroplets(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Bits().Droplets(ctx, a.GUID)
+	all, err := api.Bits().Droplets(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	current, err := ask.Bits().Droplet(ctx, a.GUID)
+	current, err := api.Bits().Droplet(ctx, a.GUID)
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
@@ -87,12 +87,12 @@ func runDroplets(ctx context.Context, name string, ask *client.Client, out *cons
 	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no droplets"}.Show(out)
 }
 
-func runAppManifest(ctx context.Context, name, path string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runAppManifest(ctx context.Context, name, path string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	text, err := ask.Apps().Manifest(ctx, a.GUID)
+	text, err := api.Apps().Manifest(ctx, a.GUID)
 	if err != nil {
 		return err
 	}

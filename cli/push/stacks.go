@@ -23,8 +23,8 @@ import (
 func StackCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "stacks", Category: categoryBuildpacks, Usage: "List stacks (the root file systems of apps) and their states", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runStacks(c.Context, c.IsSet("labels"), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runStacks(c.Context, c.IsSet("labels"), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "stack", Args: "ACTION [NAME] [FILE]", Category: categoryBuildpacks, Usage: "Add, build, remove or show a stack (the root file system of apps)",
@@ -38,12 +38,12 @@ func StackCommands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "name", Usage: "Give the new stack this `name` (default: debian)"},
 				command.BoolFlag("f", "Remove without asking for confirmation"), command.BoolFlag("guid", "Print only the guid of the stack"), command.JSONFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := stackOptions{
 				Action: c.Args().Get(0), Name: c.Args().Get(1), File: c.Args().Get(2), Image: c.String("image"), Username: c.String("username"),
 				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"), GUID: c.Bool("guid"),
 			}
-			return runStack(c.Context, o, ask, out)
+			return runStack(c.Context, o, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "update-stack", Args: "STACK", Category: categoryBuildpacks, Usage: "Set the state of a stack",
@@ -53,7 +53,7 @@ func StackCommands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "state", Usage: "New state: `active|restricted|deprecated|disabled`"},
 				&cli.StringFlag{Name: "reason", Usage: "Reason for the state: a `text` that users see"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			var body v3.UpdateStack
 			if state := strings.ToUpper(c.String("state")); state != "" {
 				body.State = &state
@@ -61,7 +61,7 @@ func StackCommands(g *command.Set) []*cli.Command {
 			if reason := c.String("reason"); c.IsSet("reason") {
 				body.StateReason = &reason
 			}
-			return runUpdateStack(c.Context, c.Args().First(), body, ask, out)
+			return runUpdateStack(c.Context, c.Args().First(), body, api, out)
 		}),
 	}
 }
@@ -69,18 +69,18 @@ func StackCommands(g *command.Set) []*cli.Command {
 // stackStates are the states that decide which apps can use a stack.
 var stackStates = []string{"ACTIVE", "RESTRICTED", "DEPRECATED", "DISABLED"}
 
-func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *client.Client, out *console.Console) error {
+func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, api *client.Client, out *console.Console) error {
 	switch {
 	case body.State == nil && body.StateReason == nil:
 		return console.UsageError("update-stack needs --state or --reason")
 	case body.State != nil && !slices.Contains(stackStates, *body.State):
 		return console.UsageError("--state must be one of %s, not %q", strings.ToLower(strings.Join(stackStates, ", ")), strings.ToLower(*body.State))
 	}
-	s, err := findStack(ctx, name, ask)
+	s, err := findStack(ctx, name, api)
 	if err != nil {
 		return err
 	}
-	now, err := ask.Bits().UpdateStack(ctx, s.GUID, body)
+	now, err := api.Bits().UpdateStack(ctx, s.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot update stack %s: %w", name, err)
 	}
@@ -106,12 +106,12 @@ type stackRow struct {
 
 // readStacks reads the stacks with their states. With chosen it returns only those that
 // match --labels.
-func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRow, error) {
-	all, err := ask.Bits().StackDetails(ctx)
+func readStacks(ctx context.Context, chosen bool, api *client.Client) ([]stackRow, error) {
+	all, err := api.Bits().StackDetails(ctx)
 	if err != nil {
 		return nil, err
 	}
-	usable, err := ask.Bits().Stacks(ctx)
+	usable, err := api.Bits().Stacks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRo
 	return rows, nil
 }
 
-func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *console.Console) error {
-	all, err := readStacks(ctx, chosen, ask)
+func runStacks(ctx context.Context, chosen bool, api *client.Client, out *console.Console) error {
+	all, err := readStacks(ctx, chosen, api)
 	if err != nil {
 		return err
 	}
@@ -161,19 +161,19 @@ func stackNote(s stackRow) string {
 	return s.Description
 }
 
-func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
+func runStack(ctx context.Context, o stackOptions, api *client.Client, out *console.Console) error {
 	switch o.Action {
 	case "add":
-		return runAddStack(ctx, o, ask, out)
+		return runAddStack(ctx, o, api, out)
 	case "build":
-		return runBuildStack(ctx, o, ask, out)
+		return runBuildStack(ctx, o, api, out)
 	case "remove", "delete":
-		return runRemoveStack(ctx, o, ask, out)
+		return runRemoveStack(ctx, o, api, out)
 	}
 	if o.Name != "" {
 		return console.UsageError("stack: %q is not an action: use add, build or remove", o.Action)
 	}
-	s, err := findStack(ctx, o.Action, ask)
+	s, err := findStack(ctx, o.Action, api)
 	if err != nil {
 		return err
 	}
@@ -196,8 +196,8 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 	}, Rows: s}.Show(out)
 }
 
-func findStack(ctx context.Context, name string, ask *client.Client) (stackRow, error) {
-	all, err := readStacks(ctx, false, ask)
+func findStack(ctx context.Context, name string, api *client.Client) (stackRow, error) {
+	all, err := readStacks(ctx, false, api)
 	if err != nil {
 		return stackRow{}, err
 	}
@@ -209,14 +209,14 @@ func findStack(ctx context.Context, name string, ask *client.Client) (stackRow, 
 	return stackRow{}, command.SuggestNearest(&client.Missing{Kind: "stack", Name: name}, name, all, func(s stackRow) string { return s.Name })
 }
 
-func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
+func runAddStack(ctx context.Context, o stackOptions, api *client.Client, out *console.Console) error {
 	switch {
 	case o.Name == "":
 		return console.UsageError("stack add needs the NAME of the stack")
 	case (o.File == "") == (o.Image == ""):
 		return console.UsageError("stack add needs either a FILE or --image")
 	case o.Image == "":
-		return addStackFile(ctx, o, ask, out)
+		return addStackFile(ctx, o, api, out)
 	}
 	body := v3.MakeStack{Name: o.Name, Image: &v3.DockerData{Image: o.Image, Username: o.Username}}
 	if o.Username != "" {
@@ -228,10 +228,10 @@ func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *c
 			return err
 		}
 	}
-	return followStack(ctx, body, ask, out)
+	return followStack(ctx, body, api, out)
 }
 
-func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
+func addStackFile(ctx context.Context, o stackOptions, api *client.Client, out *console.Console) error {
 	f, err := os.Open(o.File)
 	if err != nil {
 		return &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot read the stack: %w", err)}
@@ -249,14 +249,14 @@ func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *
 		defer bar.Finish() //nolint:errcheck // failing to draw the bar is not an error
 		r = io.TeeReader(f, bar)
 	}
-	s, err := ask.Bits().UploadStack(ctx, o.Name, r)
+	s, err := api.Bits().UploadStack(ctx, o.Name, r)
 	if err != nil {
 		return fmt.Errorf("cannot add stack %s: %w", o.Name, err)
 	}
 	return stackDone(s, out)
 }
 
-func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
+func runBuildStack(ctx context.Context, o stackOptions, api *client.Client, out *console.Console) error {
 	if o.Name != "debian" || o.File != "" {
 		return console.UsageError("stack build can build only debian: dew stack build debian [--include PACKAGES] [--name NAME]")
 	}
@@ -267,29 +267,29 @@ func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out 
 	for _, list := range o.Include {
 		body.Debian.Include = append(body.Debian.Include, strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })...)
 	}
-	return followStack(ctx, body, ask, out)
+	return followStack(ctx, body, api, out)
 }
 
 // followStack shows the progress of a stack that the daemon creates. The daemon continues
 // if the command is interrupted.
-func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out *console.Console) error {
-	s, err := ask.Bits().MakeStack(ctx, body)
+func followStack(ctx context.Context, body v3.MakeStack, api *client.Client, out *console.Console) error {
+	s, err := api.Bits().MakeStack(ctx, body)
 	if err != nil {
 		return fmt.Errorf("cannot create stack %s: %w", body.Name, err)
 	}
 	wait := out.Wait("Creating stack %s", s.Name)
 	defer wait.End()
-	told := ""
+	progress := ""
 	err = client.Poll(ctx, func() (bool, error) {
 		if s.State != v3.StackProcessing {
 			return true, nil
 		}
-		if s.Progress != "" && s.Progress != told {
-			told = s.Progress
-			wait.Note("%s", told)
-			out.Say("   %s", console.AppendPrintable(nil, []byte(told), out.Color))
+		if s.Progress != "" && s.Progress != progress {
+			progress = s.Progress
+			wait.Note("%s", progress)
+			out.Say("   %s", console.AppendPrintable(nil, []byte(progress), out.Color))
 		}
-		next, err := ask.Bits().StackDetail(ctx, s.GUID)
+		next, err := api.Bits().StackDetail(ctx, s.GUID)
 		if err == nil {
 			s = next
 		}
@@ -313,7 +313,7 @@ func stackDone(s v3.StackDetails, out *console.Console) error {
 	return nil
 }
 
-func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
+func runRemoveStack(ctx context.Context, o stackOptions, api *client.Client, out *console.Console) error {
 	if o.Name == "" {
 		return console.UsageError("stack remove needs the NAME of the stack")
 	}
@@ -322,7 +322,7 @@ func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out
 			return err
 		}
 	}
-	s, err := findStack(ctx, o.Name, ask)
+	s, err := findStack(ctx, o.Name, api)
 	if command.IsMissing(err) {
 		out.Say("Stack %s does not exist", o.Name)
 		return nil
@@ -331,7 +331,7 @@ func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out
 		return err
 	}
 	defer out.Wait("Removing stack %s", o.Name).End()
-	if err := ask.Bits().RemoveStack(ctx, s.GUID); err != nil {
+	if err := api.Bits().RemoveStack(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", o.Name, err)
 	}
 	out.Say("Removed stack %s", o.Name)

@@ -155,7 +155,7 @@ func (w *watcher) changed(e fsnotify.Event) bool {
 
 // watchPush pushes, and pushes again when the manifest or the files change, until ctx
 // is done. After a failed push it waits for the next change.
-func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func watchPush(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
 	if err := o.checkBuild(); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.
 			return werr
 		}
 		if err == nil {
-			err = pushBuilt(ctx, o, ask, out)
+			err = pushBuilt(ctx, o, api, out)
 		}
 		if err != nil && ctx.Err() == nil {
 			out.Warn(command.Explain(err))

@@ -25,8 +25,8 @@ type privateDomain struct {
 func DomainListCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "domains", Category: "Platform", Usage: "List the domains that routes can use", Labels: "/v3/domains", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runDomains(c.Context, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runDomains(c.Context, api, out)
 			}),
 	}
 }
@@ -158,8 +158,8 @@ type domainRow struct {
 	Protocols []string `json:"protocols"`
 }
 
-func runDomains(ctx context.Context, ask *client.Client, out *console.Console) error {
-	all, err := ask.Routes().Domains(ctx)
+func runDomains(ctx context.Context, api *client.Client, out *console.Console) error {
+	all, err := api.Routes().Domains(ctx)
 	if err != nil {
 		return err
 	}

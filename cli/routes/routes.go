@@ -51,12 +51,12 @@ func Commands(g *command.Set) []*cli.Command {
 	type action func(context.Context, RouteOptions, *client.Client, *console.Console) error
 	about := func(v command.Verb, fn action) *cli.Command {
 		v.Category = routesCategory
-		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o, err := ReadRoute(c, strings.HasPrefix(v.Args, "APP"))
 			if err != nil {
 				return err
 			}
-			return fn(c.Context, o, ask, out)
+			return fn(c.Context, o, api, out)
 		})
 	}
 	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "Protocol of the destination: `http1|http2`"}
@@ -93,13 +93,13 @@ func Commands(g *command.Set) []*cli.Command {
 				command.BoolFlag("internal", "Make the domain internal: only apps can reach its routes"),
 				&cli.StringFlag{Name: "router-group", Usage: "Create a TCP domain, whose routes get ports from the router group with this `name`"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "router-groups", Category: routesCategory, Usage: "List router groups, which provide the ports of TCP routes", Flags: []cli.Flag{command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runRouterGroups(c.Context, ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runRouterGroups(c.Context, api, out)
 		}),
 		about(command.Verb{
 			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "Delete a shared domain with all its routes", About: "If the domain does not exist, the command succeeds.", Flags: []cli.Flag{force},
@@ -185,7 +185,7 @@ func destinationOf(d v3.Destination, names map[string]string) destinationRow {
 
 // appNames are the names of the apps that routes are mapped to, by guid. The apps can be
 // in other spaces.
-func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[string]string, error) {
+func appNames(ctx context.Context, api *client.Client, routes ...v3.Route) (map[string]string, error) {
 	var guids []string
 	for _, rt := range routes {
 		for _, d := range rt.Destinations {
@@ -193,7 +193,7 @@ func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[
 		}
 	}
 	slices.Sort(guids)
-	apps, err := ask.Apps().ByGUID(ctx, slices.Compact(guids)...)
+	apps, err := api.Apps().ByGUID(ctx, slices.Compact(guids)...)
 	names := map[string]string{}
 	for _, a := range apps {
 		names[a.GUID] = a.Name
@@ -243,8 +243,8 @@ func runRoutes(ctx context.Context, orgLevel bool, w command.Env) error {
 }
 
 // find finds the domain and the route that the options name.
-func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, v3.Route, error) {
-	d, err := command.FindDomain(ctx, ask, o.Domain)
+func (o RouteOptions) find(ctx context.Context, api *client.Client) (v3.Domain, v3.Route, error) {
+	d, err := command.FindDomain(ctx, api, o.Domain)
 	if err != nil {
 		return d, v3.Route{}, err
 	}
@@ -252,7 +252,7 @@ func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 		if o.RoutePort != 0 {
 			return v3.Domain{}, v3.Route{}, console.UsageError("--port is for TCP domains, and %s is not a TCP domain", d.Name)
 		}
-		rt, err := ask.Routes().At(ctx, d, o.Host, o.Path)
+		rt, err := api.Routes().At(ctx, d, o.Host, o.Path)
 		return d, rt, err
 	}
 	if o.Host != "" || o.Path != "" {
@@ -261,7 +261,7 @@ func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 	if o.RoutePort == 0 {
 		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " (no --port given)"}
 	}
-	rt, err := ask.Routes().AtPort(ctx, d, o.RoutePort)
+	rt, err := api.Routes().AtPort(ctx, d, o.RoutePort)
 	return d, rt, err
 }
 
@@ -269,15 +269,15 @@ func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 func isTCP(d v3.Domain) bool { return slices.Contains(d.SupportedProtocols, "tcp") }
 
 // create creates the route that the options name.
-func (o RouteOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
+func (o RouteOptions) create(ctx context.Context, api *client.Client, d v3.Domain) (v3.Route, error) {
 	if isTCP(d) {
-		return ask.Routes().CreateTCP(ctx, d.GUID, o.RoutePort)
+		return api.Routes().CreateTCP(ctx, d.GUID, o.RoutePort)
 	}
-	return ask.Routes().Create(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
+	return api.Routes().Create(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
 }
 
-func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
-	d, rt, err := o.find(ctx, ask)
+func runCreateRoute(ctx context.Context, o RouteOptions, api *client.Client, out *console.Console) error {
+	d, rt, err := o.find(ctx, api)
 	if err == nil {
 		out.Say("Route %s already exists", rt.URL)
 		return nil
@@ -285,24 +285,24 @@ func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out
 	if !command.IsMissing(err) || d.GUID == "" {
 		return err
 	}
-	if rt, err = o.create(ctx, ask, d); err != nil {
+	if rt, err = o.create(ctx, api, d); err != nil {
 		return fmt.Errorf("cannot create route %s: %w", o.URL(), err)
 	}
 	out.Say("Created route %s. To map it to an app: dew map-route APP DOMAIN", rt.URL)
 	return nil
 }
 
-func runMapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.App)
+func runMapRoute(ctx context.Context, o RouteOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
-	d, rt, err := o.find(ctx, ask)
+	d, rt, err := o.find(ctx, api)
 	switch {
 	case command.IsMissing(err) && d.GUID != "":
-		rt, err = o.create(ctx, ask, d)
+		rt, err = o.create(ctx, api, d)
 	case err == nil && len(o.Options) > 0:
-		_, err = ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
+		_, err = api.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.URL(), err)
@@ -312,11 +312,11 @@ func runMapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *c
 		port := v3.Int(o.Port)
 		to.Port = &port
 	}
-	ds, err := ask.Routes().AddDestination(ctx, rt.GUID, to)
+	ds, err := api.Routes().AddDestination(ctx, rt.GUID, to)
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.URL(), err)
 	}
-	status, err := ask.Daemon().Status(ctx)
+	status, err := api.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return err
 	}
@@ -329,12 +329,12 @@ func runMapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *c
 	return nil
 }
 
-func runUnmapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, o.App)
+func runUnmapRoute(ctx context.Context, o RouteOptions, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
-	_, rt, err := o.find(ctx, ask)
+	_, rt, err := o.find(ctx, api)
 	if err != nil {
 		return fmt.Errorf("cannot unmap route %s: %w", o.URL(), err)
 	}
@@ -343,7 +343,7 @@ func runUnmapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out 
 		if d.App.GUID != a.GUID || o.Port != 0 && d.Port != o.Port {
 			continue
 		}
-		if err := ask.Routes().RemoveDestination(ctx, rt.GUID, d.GUID); err != nil {
+		if err := api.Routes().RemoveDestination(ctx, rt.GUID, d.GUID); err != nil {
 			return fmt.Errorf("cannot unmap route %s: %w", rt.URL, err)
 		}
 		removed++
@@ -361,13 +361,13 @@ func runUnmapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out 
 }
 
 // runDeleteRoute deletes a route. It succeeds if the route does not exist.
-func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+func runDeleteRoute(ctx context.Context, o RouteOptions, api *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete route "+o.URL()); err != nil || !yes {
 			return err
 		}
 	}
-	d, rt, err := o.find(ctx, ask)
+	d, rt, err := o.find(ctx, api)
 	if command.IsMissing(err) && d.GUID != "" {
 		out.Say("Route %s does not exist", o.URL())
 		return nil
@@ -376,21 +376,21 @@ func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out
 		return err
 	}
 	defer out.Wait("Deleting route %s", rt.URL).End()
-	if err := ask.Routes().Delete(ctx, rt.GUID); err != nil {
+	if err := api.Routes().Delete(ctx, rt.GUID); err != nil {
 		return fmt.Errorf("cannot delete route %s: %w", rt.URL, err)
 	}
 	out.Say("Deleted route %s", rt.URL)
 	return nil
 }
 
-func runDeleteOrphaned(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+func runDeleteOrphaned(ctx context.Context, o RouteOptions, api *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete all routes of the space that have no destination"); err != nil || !yes {
 			return err
 		}
 	}
 	defer out.Wait("Deleting routes").End()
-	if err := ask.Routes().DeleteUnmapped(ctx); err != nil {
+	if err := api.Routes().DeleteUnmapped(ctx); err != nil {
 		return fmt.Errorf("cannot delete routes: %w", err)
 	}
 	out.Say("Deleted all routes without a destination")
@@ -404,19 +404,19 @@ type domainOptions struct {
 	Group    string // name of the router group; empty: no TCP domain
 }
 
-func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, out *console.Console) error {
+func runCreateDomain(ctx context.Context, o domainOptions, api *client.Client, out *console.Console) error {
 	d := v3.CreateDomain{Name: o.Name}
 	if o.Internal {
 		d.Internal = &o.Internal
 	}
 	if o.Group != "" {
-		g, err := findRouterGroup(ctx, ask, o.Group)
+		g, err := findRouterGroup(ctx, api, o.Group)
 		if err != nil {
 			return err
 		}
 		d.RouterGroup = &v3.GUID{GUID: g.GUID}
 	}
-	if _, err := ask.Routes().CreateDomain(ctx, d); err != nil {
+	if _, err := api.Routes().CreateDomain(ctx, d); err != nil {
 		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
 	out.Say("Created domain %s", o.Name)
@@ -425,8 +425,8 @@ func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, o
 
 // findRouterGroup finds a router group by name. If there is none, the error suggests the
 // nearest name.
-func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.RouterGroup, error) {
-	all, err := ask.Routes().RouterGroups(ctx)
+func findRouterGroup(ctx context.Context, api *client.Client, name string) (v3.RouterGroup, error) {
+	all, err := api.Routes().RouterGroups(ctx)
 	if err != nil {
 		return v3.RouterGroup{}, err
 	}
@@ -438,8 +438,8 @@ func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.R
 	return v3.RouterGroup{}, command.SuggestNearest(&client.Missing{Kind: "router group", Name: name}, name, all, func(g v3.RouterGroup) string { return g.Name })
 }
 
-func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Console) error {
-	all, err := ask.Routes().RouterGroups(ctx)
+func runRouterGroups(ctx context.Context, api *client.Client, out *console.Console) error {
+	all, err := api.Routes().RouterGroups(ctx)
 	if err != nil {
 		return err
 	}
@@ -451,11 +451,11 @@ func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Conso
 }
 
 // runDeleteDomain deletes a shared domain. It succeeds if the domain does not exist.
-func runDeleteDomain(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+func runDeleteDomain(ctx context.Context, o RouteOptions, api *client.Client, out *console.Console) error {
 	return removeDomain(ctx, command.DeleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
 		if d.Relationships.Organization.ID() == "" {
 			return nil
 		}
 		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared"), Advice: "Use dew delete-private-domain for private domains"}
-	}, command.Env{Client: ask, Out: out})
+	}, command.Env{Client: api, Out: out})
 }

@@ -28,7 +28,7 @@ type bindOptions struct {
 func bindingCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = Category
-		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := bindOptions{
 				App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Strategy: c.String("strategy"),
 				Only: c.String("guid"), Keep: c.Int("keep-last"), Wait: c.Bool("wait"), Force: c.Bool("f"),
@@ -36,7 +36,7 @@ func bindingCommands(g *command.Set) []*cli.Command {
 			if c.IsSet("service-instance") {
 				o.Service = c.String("service-instance")
 			}
-			return fn(c.Context, o, ask, out)
+			return fn(c.Context, o, api, out)
 		})
 	}
 	return []*cli.Command{
@@ -64,7 +64,7 @@ func bindingCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
+func runBind(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
 	if o.Strategy != "" && o.Strategy != v3.StrategySingle && o.Strategy != v3.StrategyMultiple {
 		return console.UsageError("--strategy must be single or multiple, not %q", o.Strategy)
 	}
@@ -72,11 +72,11 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	i, err := command.FindService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, api, o.Service)
 	if err != nil {
 		return err
 	}
-	a, err := command.FindApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	app := v3.To(a.GUID)
 	n.Relationships.App, n.Relationships.ServiceInstance = &app, v3.To(i.GUID)
 	defer out.Wait("Binding app %s to service instance %s", o.App, o.Service).End()
-	job, err := ask.Services().Bind(ctx, n)
+	job, err := api.Services().Bind(ctx, n)
 	if command.ErrorContains(err, "app is already bound") {
 		out.Say("App %s is already bound to %s", o.App, o.Service)
 		return nil
 	}
 	done := false
 	if err == nil {
-		done, err = finished(ctx, job, o.Wait, ask)
+		done, err = finished(ctx, job, o.Wait, api)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot bind %s to %s: %w", o.App, o.Service, err)
@@ -100,7 +100,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		out.Say("Binding %s to %s is in progress. To check its status: dew service %s", o.App, o.Service, o.Service)
 		return nil
 	}
-	if _, err := ask.Bits().Droplet(ctx, a.GUID); client.NotFound(err) {
+	if _, err := api.Bits().Droplet(ctx, a.GUID); client.NotFound(err) {
 		out.Say("Bound %s to %s. To stage and start the app with the credentials: dew start %s", o.App, o.Service, o.App)
 		return nil
 	}
@@ -108,16 +108,16 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	return nil
 }
 
-func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Service)
+func runUnbind(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Service)
 	if err != nil {
 		return err
 	}
-	a, err := command.FindApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
-	bound, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, App: a.GUID, Instance: i.GUID})
+	bound, err := api.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, App: a.GUID, Instance: i.GUID})
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 		return nil
 	}
 	defer out.Wait("Unbinding app %s from service instance %s", o.App, o.Service).End()
-	ended, err := deleteBindings(ctx, bound, o.Wait, ask)
+	ended, err := deleteBindings(ctx, bound, o.Wait, api)
 	if err != nil {
 		return fmt.Errorf("cannot unbind %s from %s: %w", o.App, o.Service, err)
 	}
@@ -144,23 +144,23 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	return nil
 }
 
-func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
+func runCleanup(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
 	if o.Keep < 1 {
 		return console.UsageError("--keep-last must be at least 1, not %d (dew unbind-service deletes all bindings)", o.Keep)
 	}
-	a, err := command.FindApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
 	q := client.BindingQuery{Type: v3.BindingApp, App: a.GUID}
 	if o.Service != "" {
-		i, err := command.FindService(ctx, ask, o.Service)
+		i, err := command.FindService(ctx, api, o.Service)
 		if err != nil {
 			return err
 		}
 		q.Instance = i.GUID
 	}
-	all, err := ask.Services().Bindings(ctx, q)
+	all, err := api.Services().Bindings(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 		return err
 	}
 	defer out.Wait("Deleting service bindings").End()
-	ended, err := deleteBindings(ctx, old, o.Wait, ask)
+	ended, err := deleteBindings(ctx, old, o.Wait, api)
 	if err != nil {
 		return fmt.Errorf("cannot delete outdated service bindings of %s: %w", o.App, err)
 	}
@@ -207,10 +207,10 @@ func outdated(all []v3.ServiceCredentialBinding, keep int) []v3.ServiceCredentia
 }
 
 // deleteBindings deletes bindings and reports whether all operations are complete.
-func deleteBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bool, ask *client.Client) (bool, error) {
+func deleteBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bool, api *client.Client) (bool, error) {
 	ended := true
 	for _, b := range all {
-		done, err := deleteBinding(ctx, b.GUID, wait, ask)
+		done, err := deleteBinding(ctx, b.GUID, wait, api)
 		if err != nil {
 			return false, err
 		}
@@ -220,20 +220,20 @@ func deleteBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait
 }
 
 // deleteBinding deletes a binding and reports whether the operation is complete.
-func deleteBinding(ctx context.Context, guid string, wait bool, ask *client.Client) (bool, error) {
-	job, err := ask.Services().Unbind(ctx, guid)
+func deleteBinding(ctx context.Context, guid string, wait bool, api *client.Client) (bool, error) {
+	job, err := api.Services().Unbind(ctx, guid)
 	if err != nil {
 		return false, err
 	}
-	return finished(ctx, job, wait, ask)
+	return finished(ctx, job, wait, api)
 }
 
 func keyCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = Category
-		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := bindOptions{Service: c.Args().First(), Key: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid")}
-			return fn(c.Context, o, ask, out)
+			return fn(c.Context, o, api, out)
 		})
 	}
 	return []*cli.Command{
@@ -252,26 +252,26 @@ func keyCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
+func runCreateKey(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
-	i, err := command.FindService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, api, o.Service)
 	if err != nil {
 		return err
 	}
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: o.Key, Parameters: params}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
 	defer out.Wait("Creating service key %s", o.Key).End()
-	job, err := ask.Services().Bind(ctx, n)
+	job, err := api.Services().Bind(ctx, n)
 	if command.ErrorContains(err, "already has a key binding with name") {
 		out.Say("Service key %s already exists", o.Key)
 		return nil
 	}
 	done := false
 	if err == nil {
-		done, err = finished(ctx, job, o.Wait, ask)
+		done, err = finished(ctx, job, o.Wait, api)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service key %s: %w", o.Key, err)
@@ -291,12 +291,12 @@ type KeyRow struct {
 	Last string `json:"last_operation"`
 }
 
-func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Service)
+func runKeys(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Service)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+	all, err := api.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
 	if err != nil {
 		return err
 	}
@@ -324,12 +324,12 @@ func BindingName(b v3.ServiceCredentialBinding) string {
 }
 
 // findKey finds a service key by name.
-func findKey(ctx context.Context, o bindOptions, ask *client.Client) (v3.ServiceCredentialBinding, error) {
-	i, err := command.FindService(ctx, ask, o.Service)
+func findKey(ctx context.Context, o bindOptions, api *client.Client) (v3.ServiceCredentialBinding, error) {
+	i, err := command.FindService(ctx, api, o.Service)
 	if err != nil {
 		return v3.ServiceCredentialBinding{}, err
 	}
-	all, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Name: o.Key, Instance: i.GUID})
+	all, err := api.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Name: o.Key, Instance: i.GUID})
 	if err != nil {
 		return v3.ServiceCredentialBinding{}, err
 	}
@@ -346,8 +346,8 @@ func (e *noKey) Error() string {
 	return fmt.Sprintf("service instance %s has no service key %q (dew service-keys %s lists its keys)", e.service, e.key, e.service)
 }
 
-func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	b, err := findKey(ctx, o, ask)
+func runKey(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
+	b, err := findKey(ctx, o, api)
 	if err != nil {
 		return err
 	}
@@ -355,18 +355,18 @@ func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console
 		_, err := fmt.Fprintln(out.Out, b.GUID)
 		return err
 	}
-	d, err := ask.Services().BindingDetails(ctx, b.GUID)
+	d, err := api.Services().BindingDetails(ctx, b.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot read service key %s: %w", o.Key, err)
 	}
 	return out.Encode(map[string]json.RawMessage{"credentials": d.Credentials})
 }
 
-func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
+func runDeleteKey(ctx context.Context, o bindOptions, api *client.Client, out *console.Console) error {
 	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete service key "+o.Key); err != nil || !ok {
 		return err
 	}
-	b, err := findKey(ctx, o, ask)
+	b, err := findKey(ctx, o, api)
 	if none := (*noKey)(nil); errors.As(err, &none) {
 		out.Say("Service key %s does not exist", o.Key)
 		return nil
@@ -375,7 +375,7 @@ func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 		return err
 	}
 	defer out.Wait("Deleting service key %s", o.Key).End()
-	done, err := deleteBinding(ctx, b.GUID, o.Wait, ask)
+	done, err := deleteBinding(ctx, b.GUID, o.Wait, api)
 	if err != nil {
 		return fmt.Errorf("cannot delete service key %s: %w", o.Key, err)
 	}

@@ -28,13 +28,13 @@ type brokerOptions struct {
 func brokerCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, brokerOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = BrokersCategory
-		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			a := c.Args()
 			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f"), Stdin: c.Bool("password-stdin"), NewName: a.Get(1)}
 			if o.URL = a.Get(2); a.Len() == 4 { // cf has the password before the URL
 				o.Password, o.URL = a.Get(2), a.Get(3)
 			}
-			return fn(c.Context, o, ask, out)
+			return fn(c.Context, o, api, out)
 		})
 	}
 	return append([]*cli.Command{
@@ -51,8 +51,8 @@ func brokerCommands(g *command.Set) []*cli.Command {
 		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "Rename a service broker"}, runRenameBroker),
 		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "Delete a service broker that has no service instances", About: "If the service broker does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
 		g.Command(command.Verb{Name: "service-brokers", Category: BrokersCategory, Usage: "List service brokers", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runBrokers(c.Context, ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runBrokers(c.Context, api, out)
 			}),
 	}, accessCommands(g)...)
 }
@@ -72,14 +72,14 @@ func (o brokerOptions) authentication() v3.BrokerAuthentication {
 	return v3.BrokerAuthentication{Type: v3.AuthenticationBasic, Credentials: v3.BrokerCredentials{Username: o.Username, Password: o.Password}}
 }
 
-func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+func runCreateBroker(ctx context.Context, o brokerOptions, api *client.Client, out *console.Console) error {
 	if err := o.secret(ctx, out); err != nil {
 		return err
 	}
 	if o.Update {
-		_, err := ask.Market().BrokerByName(ctx, o.Name)
+		_, err := api.Market().BrokerByName(ctx, o.Name)
 		if err == nil {
-			return runUpdateBroker(ctx, o, ask, out)
+			return runUpdateBroker(ctx, o, api, out)
 		}
 		if !command.IsMissing(err) {
 			return err
@@ -87,7 +87,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	}
 	n := v3.CreateServiceBroker{Name: o.Name, URL: o.URL, Authentication: o.authentication()}
 	if o.Scoped {
-		here, err := command.SpaceGUID(ctx, ask)
+		here, err := command.SpaceGUID(ctx, api)
 		if err != nil {
 			return err
 		}
@@ -95,8 +95,8 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		n.Relationships.Space = &to
 	}
 	defer out.Wait("Reading the catalog of service broker %s", o.Name).End()
-	if err := ask.Market().CreateBroker(ctx, n); err != nil {
-		return o.notCreated(ctx, ask, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
+	if err := api.Market().CreateBroker(ctx, n); err != nil {
+		return o.notCreated(ctx, api, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
 	}
 	out.Say("Created service broker %s", o.Name)
 	return nil
@@ -104,11 +104,11 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 
 // notCreated adds advice to the error of a failed creation. A broker whose catalog
 // cannot be read still exists.
-func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
+func (o brokerOptions) notCreated(ctx context.Context, api *client.Client, err error) error {
 	if command.ErrorContains(err, "must be unique") {
 		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "A service broker with this name already exists. To change it, use dew update-service-broker or --update-if-exists"}
 	}
-	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
+	if _, none := api.Market().BrokerByName(ctx, o.Name); none != nil {
 		return err
 	}
 	return &console.Failure{
@@ -117,17 +117,17 @@ func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err e
 	}
 }
 
-func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+func runUpdateBroker(ctx context.Context, o brokerOptions, api *client.Client, out *console.Console) error {
 	if err := o.secret(ctx, out); err != nil {
 		return err
 	}
-	b, err := findBroker(ctx, ask, o.Name)
+	b, err := findBroker(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	with := o.authentication()
 	defer out.Wait("Reading the catalog of service broker %s", o.Name).End()
-	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
+	if err := api.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
 		return fmt.Errorf("cannot update service broker %s: %w", o.Name, err)
 	}
 	out.Say("Updated service broker %s", o.Name)
@@ -136,35 +136,35 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 
 // findBroker finds a broker by name. If there is none, the error suggests the nearest
 // name.
-func findBroker(ctx context.Context, ask *client.Client, name string) (v3.ServiceBroker, error) {
-	b, err := ask.Market().BrokerByName(ctx, name)
+func findBroker(ctx context.Context, api *client.Client, name string) (v3.ServiceBroker, error) {
+	b, err := api.Market().BrokerByName(ctx, name)
 	if !command.IsMissing(err) {
 		return b, err
 	}
-	all, lerr := ask.Market().Brokers(ctx)
+	all, lerr := api.Market().Brokers(ctx)
 	if lerr != nil {
 		return b, lerr
 	}
 	return b, command.SuggestNearest(err, name, all, func(b v3.ServiceBroker) string { return b.Name })
 }
 
-func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
-	b, err := findBroker(ctx, ask, o.Name)
+func runRenameBroker(ctx context.Context, o brokerOptions, api *client.Client, out *console.Console) error {
+	b, err := findBroker(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
+	if err := api.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
 		return fmt.Errorf("cannot rename service broker %s: %w", o.Name, err)
 	}
 	out.Say("Renamed service broker %s to %s", o.Name, o.NewName)
 	return nil
 }
 
-func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+func runDeleteBroker(ctx context.Context, o brokerOptions, api *client.Client, out *console.Console) error {
 	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete service broker "+o.Name); err != nil || !ok {
 		return err
 	}
-	b, err := ask.Market().BrokerByName(ctx, o.Name)
+	b, err := api.Market().BrokerByName(ctx, o.Name)
 	if command.IsMissing(err) {
 		out.Say("Service broker %s does not exist", o.Name)
 		return nil
@@ -173,15 +173,15 @@ func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		return err
 	}
 	defer out.Wait("Deleting service broker %s", o.Name).End()
-	if err := ask.Market().DeleteBroker(ctx, b.GUID); err != nil {
+	if err := api.Market().DeleteBroker(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete service broker %s: %w", o.Name, err)
 	}
 	out.Say("Deleted service broker %s", o.Name)
 	return nil
 }
 
-func runBrokers(ctx context.Context, ask *client.Client, out *console.Console) error {
-	all, err := ask.Market().Brokers(ctx)
+func runBrokers(ctx context.Context, api *client.Client, out *console.Console) error {
+	all, err := api.Market().Brokers(ctx)
 	if err != nil {
 		return err
 	}
@@ -224,24 +224,24 @@ func accessCommands(g *command.Set) []*cli.Command {
 		g.Command(command.Verb{
 			Name: "purge-service-offering", Args: "OFFERING", Category: BrokersCategory, Usage: "Remove a service offering and all its instances without contacting the broker",
 			Flags: []cli.Flag{brokerFlag(), command.ForceFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
 			if ok, err := console.ConfirmUnless(c.Context, out, c.Bool("f"), "Remove service offering "+o.Offering+" and all its instances without contacting the broker"); err != nil || !ok {
 				return err
 			}
-			return runPurgeOffering(c.Context, o, ask, out)
+			return runPurgeOffering(c.Context, o, api, out)
 		}),
 	}
 }
 
 // offering finds the service offering that the options name.
-func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.ServiceOffering, error) {
-	all, err := ask.Market().Offerings(ctx, o.Offering, o.Broker)
+func (o accessOptions) offering(ctx context.Context, api *client.Client) (v3.ServiceOffering, error) {
+	all, err := api.Market().Offerings(ctx, o.Offering, o.Broker)
 	switch {
 	case err != nil:
 		return v3.ServiceOffering{}, err
 	case len(all) == 0:
-		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q", o.Offering), Advice: "To list the service offerings: dew service-access"}
+		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service offering %q does not exist", o.Offering), Advice: "To list the service offerings: dew service-access"}
 	case len(all) > 1:
 		return v3.ServiceOffering{}, console.UsageError("several service brokers offer %s: choose one with -b", o.Offering)
 	}
@@ -249,12 +249,12 @@ func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.Ser
 }
 
 // eachPlan calls fn with each service plan that the options name.
-func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func(v3.ServicePlan) error) error {
-	of, err := o.offering(ctx, ask)
+func (o accessOptions) eachPlan(ctx context.Context, api *client.Client, fn func(v3.ServicePlan) error) error {
+	of, err := o.offering(ctx, api)
 	if err != nil {
 		return err
 	}
-	plans, err := ask.Market().Plans(ctx, of.GUID)
+	plans, err := api.Market().Plans(ctx, of.GUID)
 	if err != nil {
 		return err
 	}
@@ -375,22 +375,22 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 
 // readOrgs fills in the orgs that can use a plan, and reports whether the org with the
 // guid can use it. An empty guid matches all plans.
-func (r *AccessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, ask *client.Client) (bool, error) {
+func (r *AccessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, api *client.Client) (bool, error) {
 	if p.VisibilityType != v3.VisibilityOrganization {
 		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
 	}
-	v, err := ask.Market().PlanVisibility(ctx, p.GUID)
+	v, err := api.Market().PlanVisibility(ctx, p.GUID)
 	r.Orgs = console.Names(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
 	return guid == "" || slices.ContainsFunc(v.Organizations, func(n v3.NamedGUID) bool { return n.GUID == guid }), err
 }
 
-func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, out *console.Console) error {
-	of, err := o.offering(ctx, ask)
+func runPurgeOffering(ctx context.Context, o accessOptions, api *client.Client, out *console.Console) error {
+	of, err := o.offering(ctx, api)
 	if err != nil {
 		return err
 	}
 	defer out.Wait("Purging service offering %s", of.Name).End()
-	if err := ask.Market().PurgeOffering(ctx, of.GUID); err != nil {
+	if err := api.Market().PurgeOffering(ctx, of.GUID); err != nil {
 		return fmt.Errorf("cannot purge service offering %s: %w", o.Offering, err)
 	}
 	out.Say("Purged service offering %s", o.Offering)

@@ -26,8 +26,8 @@ func connectCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
 		Name: "connect", Args: "SERVICE_INSTANCE", Category: Category, Usage: "Open a session with a database in psql, mariadb or redis-cli",
 		About: "The client program must be installed on this machine. dew creates a service key for it, and deletes the key when the program exits.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-		return runConnect(c.Context, c.Args().First(), ask, out)
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+		return runConnect(c.Context, c.Args().First(), api, out)
 	})
 }
 
@@ -62,8 +62,8 @@ func (c login) client() (args []string, secret string, err error) {
 	return nil, "", errors.New("no client program is known for this service: use the credentials of dew service-key")
 }
 
-func runConnect(ctx context.Context, name string, ask *client.Client, out *console.Console) (err error) {
-	i, err := command.FindService(ctx, ask, name)
+func runConnect(ctx context.Context, name string, api *client.Client, out *console.Console) (err error) {
+	i, err := command.FindService(ctx, api, name)
 	if err != nil {
 		return err
 	}
@@ -73,36 +73,36 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
-	job, err := ask.Services().Bind(ctx, n)
+	job, err := api.Services().Bind(ctx, n)
 	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
 	defer func() { // even if the user interrupts it
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
-		err = errors.Join(err, dropKey(ctx, bindOptions{Service: name, Key: key}, ask))
+		err = errors.Join(err, deleteKey(ctx, bindOptions{Service: name, Key: key}, api))
 	}()
 	wait := out.Wait("Creating credentials for service instance %s", name)
-	err = ask.Services().Wait(ctx, job)
+	err = api.Services().Wait(ctx, job)
 	wait.End()
 	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
-	b, err := findKey(ctx, bindOptions{Service: name, Key: key}, ask)
+	b, err := findKey(ctx, bindOptions{Service: name, Key: key}, api)
 	if err != nil {
 		return err
 	}
-	return runClient(ctx, b.GUID, ask, out)
+	return runClient(ctx, b.GUID, api, out)
 }
 
-// dropKey deletes a temporary service key.
-func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
-	b, err := findKey(ctx, o, ask)
+// deleteKey deletes a temporary service key.
+func deleteKey(ctx context.Context, o bindOptions, api *client.Client) error {
+	b, err := findKey(ctx, o, api)
 	if none := (*noKey)(nil); errors.As(err, &none) {
 		return nil
 	}
 	if err == nil {
-		_, err = deleteBinding(ctx, b.GUID, true, ask)
+		_, err = deleteBinding(ctx, b.GUID, true, api)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot delete service key %s of %s: %w", o.Key, o.Service, err)
@@ -111,8 +111,8 @@ func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 }
 
 // runClient runs the client program with the credentials of a service key.
-func runClient(ctx context.Context, key string, ask *client.Client, out *console.Console) error {
-	d, err := ask.Services().BindingDetails(ctx, key)
+func runClient(ctx context.Context, key string, api *client.Client, out *console.Console) error {
+	d, err := api.Services().BindingDetails(ctx, key)
 	if err != nil {
 		return err
 	}

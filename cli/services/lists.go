@@ -31,8 +31,8 @@ type Offer struct {
 	Broker      string `json:"broker"`
 }
 
-func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, out *console.Console) error {
-	m, err := ask.Market().Search(ctx, o.Query)
+func runMarketplace(ctx context.Context, o marketOptions, api *client.Client, out *console.Console) error {
+	m, err := api.Market().Search(ctx, o.Query)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 		return out.Encode(offers)
 	}
 	if len(offers) == 0 && (o.Query.Offering != "" || o.Query.Broker != "") {
-		return noPlan(ctx, Options{Offering: o.Query.Offering, Broker: o.Query.Broker}, ask)
+		return noPlan(ctx, Options{Offering: o.Query.Offering, Broker: o.Query.Broker}, api)
 	}
 	if len(offers) == 0 {
 		out.Say("No service offerings are available in this space")
@@ -115,8 +115,8 @@ func offeringRows(offers []Offer, noPlans bool) [][]string {
 
 // noPlan is the error for an unknown service offering or plan. It lists the available
 // ones.
-func noPlan(ctx context.Context, o Options, ask *client.Client) error {
-	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{Broker: o.Broker})
+func noPlan(ctx context.Context, o Options, api *client.Client) error {
+	m, err := api.Market().Search(ctx, client.MarketplaceQuery{Broker: o.Broker})
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func noPlan(ctx context.Context, o Options, ask *client.Client) error {
 	case len(offerings) == 0:
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no service offering%s is available in this space", of), Advice: "To list all service offerings that you can see: dew marketplace --show-unavailable"}
 	case len(plans) == 0:
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q%s", o.Offering, of), Advice: "The service offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service offering %q%s does not exist", o.Offering, of), Advice: "The service offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
 	}
 	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service offering %s has no plan %q", o.Offering, o.Plan), Advice: "Its plans are: " + strings.Join(plans, ", ")}
 }
@@ -194,14 +194,14 @@ type Row struct {
 	bindings []boundView
 }
 
-func runServices(ctx context.Context, noApps bool, ask *client.Client, out *console.Console) error {
-	all, err := ask.Services().List(ctx)
+func runServices(ctx context.Context, noApps bool, api *client.Client, out *console.Console) error {
+	all, err := api.Services().List(ctx)
 	if err != nil {
 		return err
 	}
 	views, names := []Row{}, &serviceNames{}
 	if len(all) > 0 {
-		if names, err = readNames(ctx, noApps, ask); err != nil {
+		if names, err = readNames(ctx, noApps, api); err != nil {
 			return err
 		}
 	}
@@ -232,17 +232,17 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 
 // serviceNames finds the names of apps, plans, offerings and brokers by guid.
 type serviceNames struct {
-	ask    *client.Client
+	api    *client.Client
 	apps   map[string]string
 	plans  map[string]v3.ServicePlan
 	market client.Marketplace
 	noApps bool
 }
 
-func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNames, error) {
-	n := &serviceNames{ask: ask, apps: map[string]string{}, plans: map[string]v3.ServicePlan{}, noApps: noApps}
+func readNames(ctx context.Context, noApps bool, api *client.Client) (*serviceNames, error) {
+	n := &serviceNames{api: api, apps: map[string]string{}, plans: map[string]v3.ServicePlan{}, noApps: noApps}
 	var err error
-	if n.market, err = ask.Market().Search(ctx, client.MarketplaceQuery{All: true}); err != nil {
+	if n.market, err = api.Market().Search(ctx, client.MarketplaceQuery{All: true}); err != nil {
 		return n, err
 	}
 	for _, p := range n.market.Plans {
@@ -251,7 +251,7 @@ func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNa
 	if noApps {
 		return n, nil
 	}
-	apps, err := ask.Apps().List(ctx)
+	apps, err := api.Apps().List(ctx)
 	for _, a := range apps {
 		n.apps[a.GUID] = a.Name
 	}
@@ -277,7 +277,7 @@ func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (Row, erro
 	if n.noApps {
 		return v, nil
 	}
-	bound, err := n.ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, Instance: i.GUID})
+	bound, err := n.api.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, Instance: i.GUID})
 	for _, b := range bound {
 		if b.Relationships.App == nil {
 			continue
@@ -310,8 +310,8 @@ type View struct {
 	Updated   v3.Time     `json:"updated"`
 }
 
-func runService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runService(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	switch {
 	case err != nil:
 		return err
@@ -319,13 +319,13 @@ func runService(ctx context.Context, o Options, ask *client.Client, out *console
 		_, err := fmt.Fprintln(out.Out, i.GUID)
 		return err
 	case o.Params:
-		p, err := ask.Services().Parameters(ctx, i.GUID)
+		p, err := api.Services().Parameters(ctx, i.GUID)
 		if err != nil {
 			return fmt.Errorf("cannot read the parameters of %s: %w", o.Name, err)
 		}
 		return out.Encode(p)
 	}
-	v, err := viewService(ctx, i, ask)
+	v, err := viewService(ctx, i, api)
 	switch {
 	case err != nil:
 		return err
@@ -335,12 +335,12 @@ func runService(ctx context.Context, o Options, ask *client.Client, out *console
 	return out.Table(v.rows())
 }
 
-func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (View, error) {
+func viewService(ctx context.Context, i v3.ServiceInstance, api *client.Client) (View, error) {
 	v := View{
 		Type: i.Type, Dashboard: i.DashboardURL.Value, Drain: i.SyslogDrainURL.Value, Route: i.RouteServiceURL.Value,
 		Started: i.LastOperation.CreatedAt, Updated: i.LastOperation.UpdatedAt,
 	}
-	names, err := readNames(ctx, false, ask)
+	names, err := readNames(ctx, false, api)
 	if err != nil {
 		return v, err
 	}
@@ -348,7 +348,7 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 		return v, err
 	}
 	v.Bindings = v.bindings
-	keys, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+	keys, err := api.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
 	if err != nil {
 		return v, err
 	}
@@ -360,21 +360,21 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if v.Offers = o.Description; o.DocumentationURL != nil {
 		v.Docs = *o.DocumentationURL
 	}
-	if v.From, err = sharingSpace(ctx, i, ask); err != nil || v.From != "" {
+	if v.From, err = sharingSpace(ctx, i, api); err != nil || v.From != "" {
 		return v, err
 	}
-	v.Shared, err = ask.Services().SharedWith(ctx, i.GUID)
+	v.Shared, err = api.Services().SharedWith(ctx, i.GUID)
 	return v, err
 }
 
 // sharingSpace is the space that shares an instance with the targeted space; empty if
 // the instance belongs to the targeted space.
-func sharingSpace(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (string, error) {
-	here, err := command.SpaceGUID(ctx, ask)
+func sharingSpace(ctx context.Context, i v3.ServiceInstance, api *client.Client) (string, error) {
+	here, err := command.SpaceGUID(ctx, api)
 	if owner := i.Relationships.Space.ID(); err != nil || owner == "" || owner == here {
 		return "", err
 	}
-	s, err := ask.Orgs().Space(ctx, i.Relationships.Space.ID())
+	s, err := api.Orgs().Space(ctx, i.Relationships.Space.ID())
 	if command.IsMissing(err) {
 		return "a space that you cannot see", nil
 	}

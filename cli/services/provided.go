@@ -40,13 +40,13 @@ func providedCommands(g *command.Set) []*cli.Command {
 			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "Create a user-provided service instance",
 			About: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
 			Flags: flags(),
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runCreateProvided(c.Context, read(c), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runCreateProvided(c.Context, read(c), api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "Update a user-provided service instance", Flags: flags(),
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runUpdateProvided(c.Context, read(c), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runUpdateProvided(c.Context, read(c), api, out)
 		}),
 	}
 }
@@ -82,7 +82,7 @@ func noCredentialName(word string) bool {
 	return strings.ContainsAny(word, "/[]{}\":=") || strings.HasSuffix(word, ".json")
 }
 
-func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console.Console) error {
+func runCreateProvided(ctx context.Context, o providedOptions, api *client.Client, out *console.Console) error {
 	credentials, err := o.credentials(ctx, out)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	if o.Tags != nil {
 		n.Tags = *o.Tags
 	}
-	_, err = ask.Services().Create(ctx, n)
+	_, err = api.Services().Create(ctx, n)
 	if command.ErrorContains(err, "name is taken") {
 		out.Say("Service instance %s already exists", o.Name)
 		return nil
@@ -103,7 +103,7 @@ func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	return nil
 }
 
-func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console.Console) error {
+func runUpdateProvided(ctx context.Context, o providedOptions, api *client.Client, out *console.Console) error {
 	credentials, err := o.credentials(ctx, out)
 	if err != nil {
 		return err
@@ -111,14 +111,14 @@ func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	if credentials == nil && o.Tags == nil && o.Drain.IsZero() && o.Route.IsZero() {
 		return console.UsageError("update-user-provided-service needs -p, -l, -r or -t")
 	}
-	i, err := command.FindService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	if i.Type != v3.ServiceUserProvided {
 		return console.UsageError("%s is not user-provided: use dew update-service", o.Name)
 	}
-	_, err = ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
+	_, err = api.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}

@@ -71,8 +71,8 @@ func brokerFlag() cli.Flag {
 func Commands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = Category
-		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return fn(c.Context, readService(c), ask, out)
+		return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return fn(c.Context, readService(c), api, out)
 		})
 	}
 	return slices.Concat([]*cli.Command{
@@ -82,19 +82,19 @@ func Commands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "e", Usage: "Show the plans of this `offering`"}, brokerFlag(),
 				command.BoolFlag("no-plans", "Show only the service offerings, without plans"), command.BoolFlag("show-unavailable", "Include plans that are not available"), command.JSONFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := marketOptions{NoPlans: c.Bool("no-plans"), Query: client.MarketplaceQuery{Offering: c.String("e"), Broker: c.String("b"), All: c.Bool("show-unavailable")}}
-			return runMarketplace(c.Context, o, ask, out)
+			return runMarketplace(c.Context, o, api, out)
 		}),
 		g.Command(command.Verb{
 			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: Category, Usage: "Create a service instance",
 			About: "This can take a while: dew services shows the progress, and --wait waits until it is complete. If a service instance with this name already exists, the command succeeds.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			o := readService(c)
 			o.Offering, o.Plan, o.Name = c.Args().Get(0), c.Args().Get(1), strings.TrimSpace(c.Args().Get(2))
-			return Create(c.Context, o, ask, out)
+			return Create(c.Context, o, api, out)
 		}),
 		about(command.Verb{
 			Name: "update-service", Args: "SERVICE_INSTANCE", Usage: "Change the plan, parameters or tags of a service instance",
@@ -111,8 +111,8 @@ func Commands(g *command.Set) []*cli.Command {
 		g.Command(command.Verb{
 			Name: "services", Alias: "s", Category: Category, Usage: "List the service instances of the targeted space",
 			Flags: []cli.Flag{command.BoolFlag("no-apps", "Do not show the bound apps"), command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runServices(c.Context, c.Bool("no-apps"), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runServices(c.Context, c.Bool("no-apps"), api, out)
 		}),
 		about(command.Verb{
 			Name: "service", Args: "SERVICE_INSTANCE", Usage: "Show a service instance",
@@ -127,18 +127,18 @@ func Commands(g *command.Set) []*cli.Command {
 
 // Create creates a service instance. If o.Wait is set, it waits until the operation is
 // complete.
-func Create(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func Create(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
-	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Plan: o.Plan, Broker: o.Broker})
+	m, err := api.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Plan: o.Plan, Broker: o.Broker})
 	if err != nil {
 		return err
 	}
 	switch {
 	case len(m.Plans) == 0:
-		return noPlan(ctx, o, ask)
+		return noPlan(ctx, o, api)
 	case len(m.Plans) > 1:
 		return console.UsageError("several service brokers offer %s: choose one with -b (%s)", o.Offering, strings.Join(brokerNames(m), ", "))
 	}
@@ -149,26 +149,26 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	plan := v3.To(m.Plans[0].GUID)
 	n.Relationships.ServicePlan = &plan
 	out.Say("Creating service instance %s ...", o.Name)
-	job, err := ask.Services().Create(ctx, n)
+	job, err := api.Services().Create(ctx, n)
 	if command.ErrorContains(err, "name is taken") {
-		return alreadyExists(ctx, o, ask, out)
+		return alreadyExists(ctx, o, api, out)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
 	}
-	return waitService(ctx, o, operation{job, "Created", "create"}, ask, out)
+	return waitService(ctx, o, operation{job, "Created", "create"}, api, out)
 }
 
 // alreadyExists handles a new service instance whose name is taken. It fails only if the
 // creation of the existing instance failed.
-func alreadyExists(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := ask.Services().ByName(ctx, o.Name)
+func alreadyExists(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := api.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
 	}
 	if i.LastOperation.State == inProgress && o.Wait {
 		out.Say("Service instance %s already exists (%s)", o.Name, lastOperation(i.LastOperation))
-		report := progress{name: o.Name, ask: ask, out: out}
+		report := progress{name: o.Name, api: api, out: out}
 		defer out.Wait("Waiting for service instance %s to be created", o.Name).End()
 		err := client.Poll(ctx, func() (bool, error) {
 			i, err = report.poll(ctx)
@@ -210,9 +210,9 @@ func (op operation) failed(name string, err error) error {
 }
 
 // waitService waits for an operation, or prints the command that shows its status.
-func waitService(ctx context.Context, o Options, op operation, ask *client.Client, out *console.Console) error {
+func waitService(ctx context.Context, o Options, op operation, api *client.Client, out *console.Console) error {
 	defer out.Wait("%s service instance %s", op.doing(), o.Name).End()
-	job, err := ask.Services().Accepted(ctx, op.job)
+	job, err := api.Services().Accepted(ctx, op.job)
 	if err != nil {
 		return op.failed(o.Name, err)
 	}
@@ -229,9 +229,9 @@ func waitService(ctx context.Context, o Options, op operation, ask *client.Clien
 	reported := make(chan struct{})
 	go func() {
 		defer close(reported)
-		reportProgress(watch, &progress{name: o.Name, ask: ask, out: out})
+		reportProgress(watch, &progress{name: o.Name, api: api, out: out})
 	}()
-	err = ask.Services().Wait(ctx, job)
+	err = api.Services().Wait(ctx, job)
 	cancel()
 	<-reported
 	if err != nil {
@@ -250,13 +250,13 @@ const (
 // once.
 type progress struct {
 	name string
-	ask  *client.Client
+	api  *client.Client
 	out  *console.Console
 	last string
 }
 
 func (p *progress) poll(ctx context.Context) (v3.ServiceInstance, error) {
-	i, err := p.ask.Services().ByName(ctx, p.name)
+	i, err := p.api.Services().ByName(ctx, p.name)
 	if d := i.LastOperation.Description; err == nil && d != "" && d != p.last && i.LastOperation.State == inProgress {
 		p.last = d
 		p.out.Say("   %s", console.Printable(d))
@@ -279,15 +279,15 @@ func reportProgress(ctx context.Context, p *progress) {
 }
 
 // finished reports whether an operation is complete. If wait is set, it waits first.
-func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client) (bool, error) {
-	job, err := ask.Services().Accepted(ctx, job)
+func finished(ctx context.Context, job client.Job, wait bool, api *client.Client) (bool, error) {
+	job, err := api.Services().Accepted(ctx, job)
 	if err != nil || job.Ended() || !wait {
 		return job.Ended(), err
 	}
-	return true, ask.Services().Wait(ctx, job)
+	return true, api.Services().Wait(ctx, job)
 }
 
-func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func runUpdateService(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -295,36 +295,36 @@ func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *c
 	if o.Plan == "" && params == nil && o.Tags == nil {
 		return console.UsageError("update-service needs -p, -c or -t")
 	}
-	i, err := command.FindService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	u := v3.UpdateServiceInstance{Parameters: params, Tags: o.Tags}
 	if o.Plan != "" {
-		plan, err := siblingPlan(ctx, i, o.Plan, ask)
+		plan, err := siblingPlan(ctx, i, o.Plan, api)
 		if err != nil {
 			return err
 		}
 		u.Relationships = &v3.UpdateServiceInstanceRelationships{ServicePlan: v3.To(plan)}
 	}
 	out.Say("Updating service instance %s ...", o.Name)
-	job, err := ask.Services().Update(ctx, i.GUID, u)
+	job, err := api.Services().Update(ctx, i.GUID, u)
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}
-	return waitService(ctx, o, operation{job, "Updated", "update"}, ask, out)
+	return waitService(ctx, o, operation{job, "Updated", "update"}, api, out)
 }
 
 // siblingPlan finds a plan of the service offering of an instance.
-func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
+func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, api *client.Client) (string, error) {
 	if i.Relationships.ServicePlan == nil {
 		return "", console.UsageError("%s is user-provided and has no plan: use dew update-user-provided-service", i.Name)
 	}
-	now, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
+	now, err := api.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
 		return "", err
 	}
-	all, err := ask.Market().Plans(ctx, now.Relationships.ServiceOffering.ID())
+	all, err := api.Market().Plans(ctx, now.Relationships.ServiceOffering.ID())
 	if err != nil {
 		return "", err
 	}
@@ -337,8 +337,8 @@ func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, ask *cl
 	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the service offering of %s has no plan %q", i.Name, name), Advice: "Its plans are: " + strings.Join(names, ", ")}
 }
 
-func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runUpgradeService(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
@@ -349,25 +349,25 @@ func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *
 	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Upgrade service instance "+o.Name+" (it can be unavailable during the upgrade)"); err != nil || !ok {
 		return err
 	}
-	p, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
+	p, err := api.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
 		return err
 	}
-	job, err := ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{MaintenanceInfo: &v3.MaintenanceInfo{Version: p.MaintenanceInfo.Version}})
+	job, err := api.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{MaintenanceInfo: &v3.MaintenanceInfo{Version: p.MaintenanceInfo.Version}})
 	if err != nil {
 		return fmt.Errorf("cannot upgrade service instance %s: %w", o.Name, err)
 	}
-	return waitService(ctx, o, operation{job, "Upgraded", "upgrade"}, ask, out)
+	return waitService(ctx, o, operation{job, "Upgraded", "upgrade"}, api, out)
 }
 
-func runRenameService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runRenameService(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	job, err := ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Name: &o.NewName})
+	job, err := api.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Name: &o.NewName})
 	if err == nil {
-		err = ask.Services().Wait(ctx, job)
+		err = api.Services().Wait(ctx, job)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot rename service instance %s: %w", o.Name, err)
@@ -376,11 +376,11 @@ func runRenameService(ctx context.Context, o Options, ask *client.Client, out *c
 	return nil
 }
 
-func runDeleteService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func runDeleteService(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
 	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete service instance "+o.Name+" and its data"); err != nil || !ok {
 		return err
 	}
-	i, err := ask.Services().ByName(ctx, o.Name)
+	i, err := api.Services().ByName(ctx, o.Name)
 	if command.IsMissing(err) {
 		out.Say("Service instance %s does not exist", o.Name)
 		return nil
@@ -388,22 +388,22 @@ func runDeleteService(ctx context.Context, o Options, ask *client.Client, out *c
 	if err != nil {
 		return err
 	}
-	job, err := ask.Services().Delete(ctx, i.GUID)
+	job, err := api.Services().Delete(ctx, i.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot delete service instance %s: %w", o.Name, err)
 	}
-	return waitService(ctx, o, operation{job, "Deleted", "delete"}, ask, out)
+	return waitService(ctx, o, operation{job, "Deleted", "delete"}, api, out)
 }
 
-func runPurgeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runPurgeService(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Remove service instance "+o.Name+" without contacting its broker"); err != nil || !ok {
 		return err
 	}
-	if err := ask.Services().Purge(ctx, i.GUID); err != nil {
+	if err := api.Services().Purge(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot purge service instance %s: %w", o.Name, err)
 	}
 	out.Say("Purged service instance %s", o.Name)

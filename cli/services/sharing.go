@@ -94,48 +94,48 @@ type routeServiceOptions struct {
 
 func routeService(g *command.Set, v command.Verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
 	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", Category, append(routes.HostFlags()[:2], v.Flags...) // no --port: TCP routes cannot have route services
-	return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+	return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
 		r, err := routes.ReadRoute(c, false)
 		if err != nil {
 			return err
 		}
-		return fn(c.Context, routeServiceOptions{route: r, Service: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f")}, ask, out)
+		return fn(c.Context, routeServiceOptions{route: r, Service: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f")}, api, out)
 	})
 }
 
 // find finds the route and the service instance.
-func (o routeServiceOptions) find(ctx context.Context, ask *client.Client) (r v3.Route, i v3.ServiceInstance, err error) {
-	d, err := ask.Routes().DomainByName(ctx, o.route.Domain)
+func (o routeServiceOptions) find(ctx context.Context, api *client.Client) (r v3.Route, i v3.ServiceInstance, err error) {
+	d, err := api.Routes().DomainByName(ctx, o.route.Domain)
 	if err != nil {
 		return r, i, err
 	}
-	if r, err = ask.Routes().At(ctx, d, o.route.Host, o.route.Path); err != nil {
+	if r, err = api.Routes().At(ctx, d, o.route.Host, o.route.Path); err != nil {
 		return r, i, err
 	}
-	i, err = command.FindService(ctx, ask, o.Service)
+	i, err = command.FindService(ctx, api, o.Service)
 	return r, i, err
 }
 
-func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console.Console) error {
+func runBindRoute(ctx context.Context, o routeServiceOptions, api *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
-	r, i, err := o.find(ctx, ask)
+	r, i, err := o.find(ctx, api)
 	if err != nil {
 		return err
 	}
 	n := v3.CreateServiceRouteBinding{Parameters: params}
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
 	defer out.Wait("Binding route %s to service instance %s", o.route.URL(), o.Service).End()
-	job, err := ask.Services().BindRoute(ctx, n)
+	job, err := api.Services().BindRoute(ctx, n)
 	if command.ErrorContains(err, "route and service instance are already bound") {
 		out.Say("Route %s is already bound to %s", o.route.URL(), o.Service)
 		return nil
 	}
 	done := false
 	if err == nil {
-		done, err = finished(ctx, job, o.Wait, ask)
+		done, err = finished(ctx, job, o.Wait, api)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot bind route %s to %s: %w", o.route.URL(), o.Service, err)
@@ -148,12 +148,12 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	return nil
 }
 
-func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console.Console) error {
-	r, i, err := o.find(ctx, ask)
+func runUnbindRoute(ctx context.Context, o routeServiceOptions, api *client.Client, out *console.Console) error {
+	r, i, err := o.find(ctx, api)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Services().RouteBindings(ctx, r.GUID)
+	all, err := api.Services().RouteBindings(ctx, r.GUID)
 	if err != nil {
 		return err
 	}
@@ -166,10 +166,10 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 		return err
 	}
 	defer out.Wait("Unbinding route %s from service instance %s", o.route.URL(), o.Service).End()
-	job, err := ask.Services().UnbindRoute(ctx, all[at].GUID)
+	job, err := api.Services().UnbindRoute(ctx, all[at].GUID)
 	done := false
 	if err == nil {
-		done, err = finished(ctx, job, o.Wait, ask)
+		done, err = finished(ctx, job, o.Wait, api)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.URL(), o.Service, err)

@@ -17,8 +17,8 @@ import (
 func snapshotCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = Category
-		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return fn(c.Context, readService(c), ask, out)
+		return g.Command(v, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return fn(c.Context, readService(c), api, out)
 		})
 	}
 	return []*cli.Command{
@@ -37,16 +37,16 @@ func snapshotCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-func runSnapshot(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runSnapshot(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	defer out.Wait("Creating a snapshot of service instance %s", o.Name).End()
-	if err := ask.Services().TakeSnapshot(ctx, i.GUID); err != nil {
+	if err := api.Services().TakeSnapshot(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot create a snapshot of %s: %w", o.Name, err)
 	}
-	all, err := ask.Services().Snapshots(ctx, i.GUID)
+	all, err := api.Services().Snapshots(ctx, i.GUID)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -54,12 +54,12 @@ func runSnapshot(ctx context.Context, o Options, ask *client.Client, out *consol
 	return nil
 }
 
-func runSnapshots(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runSnapshots(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Services().Snapshots(ctx, i.GUID)
+	all, err := api.Services().Snapshots(ctx, i.GUID)
 	if err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func runSnapshots(ctx context.Context, o Options, ask *client.Client, out *conso
 	return out.Table(rows)
 }
 
-func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runDeleteSnapshot(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *
 		return err
 	}
 	defer out.Wait("Deleting snapshot %s", o.NewName).End()
-	if err := ask.Services().DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
+	if err := api.Services().DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err))
 	}
 	out.Say("Deleted snapshot %s of %s", o.NewName, o.Name)
@@ -101,14 +101,14 @@ func noSnapshot(service string, err error) error {
 	return err
 }
 
-func runRestore(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	i, err := command.FindService(ctx, ask, o.Name)
+func runRestore(ctx context.Context, o Options, api *client.Client, out *console.Console) error {
+	i, err := command.FindService(ctx, api, o.Name)
 	if err != nil {
 		return err
 	}
 	id := o.NewName
 	if id == "" {
-		all, err := ask.Services().Snapshots(ctx, i.GUID)
+		all, err := api.Services().Snapshots(ctx, i.GUID)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func runRestore(ctx context.Context, o Options, ask *client.Client, out *console
 		return err
 	}
 	defer out.Wait("Restoring service instance %s to snapshot %s", o.Name, id).End()
-	if err := ask.Services().Restore(ctx, i.GUID, id); err != nil {
+	if err := api.Services().Restore(ctx, i.GUID, id); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot restore %s to snapshot %s: %w", o.Name, id, err))
 	}
 	out.Say("Restored %s to snapshot %s", o.Name, id)

@@ -25,7 +25,7 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 		About: "Either SOURCE or TARGET is APP:PATH, a path in an instance. A relative PATH starts in the folder where the app runs.\n\n" +
 			"Examples:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
 		Flags: append(append(locationFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "Copy folders and their content", DisableDefaultText: true}),
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 		o, err := parseCopy(c.Args().Get(0), c.Args().Get(1))
 		if err != nil {
 			return err
@@ -33,11 +33,11 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 		if o.Location, err = locationOf(c, o.App); err != nil {
 			return err
 		}
-		if o.crashed.asked && o.upload {
+		if o.crashed.requested && o.upload {
 			return console.UsageError("cannot copy into a crashed instance: only a temporary copy of its files is open")
 		}
 		o.recursive = c.Bool("r")
-		return runCopy(c.Context, o, Connection{Client: ask, Out: out})
+		return runCopy(c.Context, o, Connection{Client: api, Out: out})
 	})
 }
 

@@ -22,14 +22,14 @@ func crashedFlags() []cli.Flag {
 
 // crashedChoice is the value of these flags.
 type crashedChoice struct {
-	asked   bool
-	number  int    // 1 is the newest, 0 the newest one with stored files
-	process string // type, or empty for any
-	index   int    // -1 for any
+	requested bool
+	number    int    // 1 is the newest, 0 the newest one with stored files
+	process   string // type, or empty for any
+	index     int    // -1 for any
 }
 
 func crashedOf(c *cli.Context) (crashedChoice, error) {
-	w := crashedChoice{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
+	w := crashedChoice{requested: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
 	if c.IsSet("crash") && w.number < 1 {
 		return w, console.UsageError("--crash: %d is less than 1", w.number)
 	}
@@ -39,19 +39,19 @@ func crashedOf(c *cli.Context) (crashedChoice, error) {
 	if c.IsSet("i") {
 		w.index = c.Int("i")
 	}
-	if w.asked && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
+	if w.requested && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
 		return w, console.UsageError("cannot forward ports to a crashed instance: none of its processes run")
 	}
 	return w, nil
 }
 
 // crashedLogin is the SSH user name for the files of a crashed instance.
-func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string, error) {
-	a, err := command.FindApp(ctx, ask, in.App)
+func crashedLogin(ctx context.Context, in Location, api *client.Client) (string, error) {
+	a, err := command.FindApp(ctx, api, in.App)
 	if err != nil {
 		return "", err
 	}
-	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
+	crashes, err := api.Processes().Crashes(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}

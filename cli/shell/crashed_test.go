@@ -15,8 +15,8 @@ func TestChooseCrash(t *testing.T) {
 		{Instance: "d", Type: "web", Index: 0, Kept: true},
 	}
 	for _, tt := range []struct {
-		wish crashedChoice
-		want string // the instance, or a part of the error message
+		choice crashedChoice
+		want   string // the instance, or a part of the error message
 	}{
 		{crashedChoice{index: -1}, "b"},
 		{crashedChoice{index: -1, process: "web"}, "c"},
@@ -27,10 +27,10 @@ func TestChooseCrash(t *testing.T) {
 		{crashedChoice{index: -1, number: 2, process: "web"}, "crash 2 is of another instance: worker/0"},
 		{crashedChoice{index: -1, number: 5}, "crash 5 does not exist: 4 crashes recorded"},
 	} {
-		c, err := chooseCrash(crashes, tt.wish)
+		c, err := chooseCrash(crashes, tt.choice)
 		if err != nil && strings.Contains(err.Error(), tt.want) || err == nil && c.Instance == tt.want {
 			continue
 		}
-		t.Errorf("%+v: %q, %v; want %q", tt.wish, c.Instance, err, tt.want)
+		t.Errorf("%+v: %q, %v; want %q", tt.choice, c.Instance, err, tt.want)
 	}
 }

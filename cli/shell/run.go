@@ -28,13 +28,13 @@ func runCommand(g *command.Set) *cli.Command {
 			"Examples:\n   dew run shop\n   dew run shop -m 1G -- rails console\n   dew run shop 'env | sort'\n" +
 			"   dew run shop -- psql -f - < dump.sql",
 		Flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "Do not use a terminal", DisableDefaultText: true}),
-	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+	}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 		return runRun(c.Context, runOptions{
 			taskOptions: taskOptions{
 				App: c.Args().First(), Command: shellCommand(c.Args().Tail()), Name: c.String("name"), Memory: c.String("m"), Disk: c.String("k"),
 			},
 			NoTerminal: c.Bool("T"),
-		}, Connection{Client: ask, Out: out})
+		}, Connection{Client: api, Out: out})
 	})
 }
 
@@ -122,16 +122,16 @@ const concludeLimit = 15 * time.Second
 
 // concludeRun waits until a task has finished, which happens soon after its session
 // closes. It returns why the task failed if the session did not report it.
-func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Client) error {
+func concludeRun(ctx context.Context, task v3.Task, ended error, api *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
 	defer cancel()
-	told := ended != nil && ended.Error() != ""
-	if told {
-		_, _ = ask.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can already be finished
+	reported := ended != nil && ended.Error() != ""
+	if reported {
+		_, _ = api.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can already be finished
 	}
-	task, err := waitTask(ctx, task, ask, v3.TaskSucceeded, v3.TaskFailed)
+	task, err := waitTask(ctx, task, api, v3.TaskSucceeded, v3.TaskFailed)
 	why := task.Result.FailureReason
-	if err != nil || told || ended != nil && (why == nil || exitedWith.MatchString(*why)) {
+	if err != nil || reported || ended != nil && (why == nil || exitedWith.MatchString(*why)) {
 		return nil
 	}
 	return failedTask(task)

@@ -28,8 +28,8 @@ func Commands(g *command.Set) []*cli.Command {
 	const category = "SSH"
 	feature := func(name, about string, enabled bool) *cli.Command {
 		return g.Command(command.Verb{Name: name, Args: "APP", Category: category, Usage: about},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSetSSH(c.Context, c.Args().First(), enabled, Connection{Client: ask, Out: out})
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runSetSSH(c.Context, c.Args().First(), enabled, Connection{Client: api, Out: out})
 			})
 	}
 	return []*cli.Command{
@@ -46,7 +46,7 @@ func Commands(g *command.Set) []*cli.Command {
 				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "Do not request a terminal", DisableDefaultText: true},
 				command.BoolFlag("force-pseudo-tty", "Request a terminal even if dew does not run in one"),
 			),
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			in, err := locationOf(c, c.Args().First())
 			if err != nil {
 				return err
@@ -54,20 +54,20 @@ func Commands(g *command.Set) []*cli.Command {
 			return runSSH(c.Context, Options{
 				Location: in, Command: c.StringSlice("c"), forwards: c.StringSlice("L"),
 				nothing: c.Bool("N"), Terminal: terminalOf(c),
-			}, Connection{Client: ask, Out: out})
+			}, Connection{Client: api, Out: out})
 		}),
 		g.Command(command.Verb{
 			Name: "ssh-code", Category: category, Usage: "Get a one-time password for SSH clients",
 			About: "The password can be used once, within five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
 			Flags: []cli.Flag{command.JSONFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runSSHCode(c.Context, Connection{Client: ask, Out: out})
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runSSHCode(c.Context, Connection{Client: api, Out: out})
 		}),
 		feature("enable-ssh", "Enable SSH for an app", true),
 		feature("disable-ssh", "Disable SSH for an app", false),
 		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "Show whether SSH is enabled for an app", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSSHEnabled(c.Context, c.Args().First(), Connection{Client: ask, Out: out})
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runSSHEnabled(c.Context, c.Args().First(), Connection{Client: api, Out: out})
 			}),
 		cpCommand(g, category),
 	}
@@ -269,21 +269,21 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 }
 
 // loginOf is the SSH user name for an instance.
-func loginOf(ctx context.Context, in Location, ask *client.Client) (string, error) {
-	if in.crashed.asked {
-		return crashedLogin(ctx, in, ask)
+func loginOf(ctx context.Context, in Location, api *client.Client) (string, error) {
+	if in.crashed.requested {
+		return crashedLogin(ctx, in, api)
 	}
 	if in.Index < 0 {
 		return "", console.UsageError("-i: %d is less than 0", in.Index)
 	}
-	a, err := command.FindApp(ctx, ask, in.App)
+	a, err := command.FindApp(ctx, api, in.App)
 	if err != nil {
 		return "", err
 	}
 	if a.State != "STARTED" {
 		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Advice: "Start it: dew start " + a.Name}
 	}
-	ps, err := ask.Processes().List(ctx, a.GUID)
+	ps, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}

@@ -79,9 +79,9 @@ func TestParseCopy(t *testing.T) {
 	}
 }
 
-func TestTerminalWish(t *testing.T) {
+func TestTerminalRequest(t *testing.T) {
 	for _, tt := range []struct {
-		wish          terminalMode
+		mode          terminalMode
 		here, command bool
 		want          bool
 	}{
@@ -93,7 +93,7 @@ func TestTerminalWish(t *testing.T) {
 		{forceTerminal, false, true, true},
 		{NoTerminal, true, false, false},
 	} {
-		if got := tt.wish.grants(tt.here, tt.command); got != tt.want {
+		if got := tt.mode.grants(tt.here, tt.command); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}

@@ -40,26 +40,26 @@ func TaskCommands(g *command.Set) []*cli.Command {
 				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "Show the output until the task ends, and exit with its exit status"},
 				command.JSONFlag(),
 			}, containerFlags()...),
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
 			return runRunTask(c.Context, taskOptions{
 				App: c.Args().First(), Command: c.String("command"), Name: c.String("name"), Process: c.String("process"), Wait: c.Bool("wait"),
 				Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"),
-			}, ask, out)
+			}, api, out)
 		}),
 		runCommand(g),
 		g.Command(command.Verb{Name: "tasks", Args: "APP", Category: categoryTasks, Usage: "List the tasks of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runTasks(c.Context, c.Args().First(), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runTasks(c.Context, c.Args().First(), api, out)
 			}),
 		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task of an app", Flags: []cli.Flag{command.JSONFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+			func(c *cli.Context, api *client.Client, out *console.Console) error {
+				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), api, out)
 			}),
 		g.Command(command.Verb{
 			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Terminate a running task of an app",
 			About: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+		}, func(c *cli.Context, api *client.Client, out *console.Console) error {
+			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), api, out)
 		}),
 	}
 }
@@ -82,25 +82,25 @@ type taskOptions struct {
 // taskProcess is the process type whose command a task runs by default.
 const taskProcess = "task"
 
-func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *console.Console) error {
+func runRunTask(ctx context.Context, o taskOptions, api *client.Client, out *console.Console) error {
 	body, err := o.body()
 	if err != nil {
 		return err
 	}
-	a, err := command.FindApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, api, o.App)
 	if err != nil {
 		return err
 	}
-	if body.Template, err = o.template(ctx, ask, a); err != nil {
+	if body.Template, err = o.template(ctx, api, a); err != nil {
 		return err
 	}
 	w := &taskOutput{out: out.Out, err: out.Err, screen: out.OutTerminal}
 	if o.Wait {
-		if err := w.begin(ctx, a, ask); err != nil {
+		if err := w.begin(ctx, a, api); err != nil {
 			return err
 		}
 	}
-	t, err := ask.Processes().RunTask(ctx, a.GUID, body)
+	t, err := api.Processes().RunTask(ctx, a.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot run a task of app %s: %w", a.Name, err)
 	}
@@ -114,7 +114,7 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 	if out.JSON {
 		w.out = out.Err
 	}
-	if t, err = w.stream(ctx, a, t, ask); err != nil {
+	if t, err = w.stream(ctx, a, t, api); err != nil {
 		return err
 	}
 	if out.JSON {
@@ -145,7 +145,7 @@ func (o taskOptions) body() (v3.CreateTask, error) {
 }
 
 // template is the process whose command and limits the task uses; nil: none.
-func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App) (*v3.TaskTemplate, error) {
+func (o taskOptions) template(ctx context.Context, api *client.Client, a v3.App) (*v3.TaskTemplate, error) {
 	kind := o.Process
 	if kind == "" && o.Command == "" {
 		kind = taskProcess
@@ -153,7 +153,7 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 	if kind == "" {
 		return nil, nil
 	}
-	ps, err := ask.Processes().List(ctx, a.GUID)
+	ps, err := api.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -172,10 +172,10 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 const awayLimit = 2 * time.Minute
 
 // waitTask waits until the task is in one of the states, even if dewd restarts.
-func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...string) (v3.Task, error) {
+func waitTask(ctx context.Context, t v3.Task, api *client.Client, states ...string) (v3.Task, error) {
 	answered := time.Now()
 	err := client.Poll(ctx, func() (bool, error) {
-		now, err := ask.Processes().Task(ctx, t.GUID)
+		now, err := api.Processes().Task(ctx, t.GUID)
 		away := (*client.Unreachable)(nil)
 		switch {
 		case err == nil:
@@ -225,25 +225,25 @@ type taskOutput struct {
 }
 
 // begin stores the position of the last log line before the task starts.
-func (w *taskOutput) begin(ctx context.Context, a v3.App, ask *client.Client) error {
-	return ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
+func (w *taskOutput) begin(ctx context.Context, a v3.App, api *client.Client) error {
+	return api.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
 }
 
 // stream writes the output of the task until it has finished.
-func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *client.Client) (v3.Task, error) {
+func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, api *client.Client) (v3.Task, error) {
 	q := client.LogQuery{Newest: -1, Follow: true, Source: "APP/TASK/" + t.Name, Place: &w.place}
 	lines := client.Lines{Line: w.line}
 	following, stop := context.WithCancel(ctx)
 	read := make(chan error, 1)
-	go func() { read <- ask.Logs().Stream(following, a.GUID, q, lines) }()
-	t, err := waitTask(ctx, t, ask, v3.TaskSucceeded, v3.TaskFailed)
+	go func() { read <- api.Logs().Stream(following, a.GUID, q, lines) }()
+	t, err := waitTask(ctx, t, api, v3.TaskSucceeded, v3.TaskFailed)
 	stop()
 	<-read // the stream below returns the same error
 	if err != nil {
 		return t, err
 	}
 	q.Follow = false // all of its lines are stored before its state changes
-	if err := ask.Logs().Stream(ctx, a.GUID, q, lines); err != nil {
+	if err := api.Logs().Stream(ctx, a.GUID, q, lines); err != nil {
 		return t, fmt.Errorf("cannot read the output of task %s: %w", t.Name, err)
 	}
 	return t, nil
@@ -283,12 +283,12 @@ func (w *taskOutput) line(l *v3.Line) error {
 	return err
 }
 
-func runTasks(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := command.FindApp(ctx, ask, name)
+func runTasks(ctx context.Context, name string, api *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return err
 	}
-	ts, err := ask.Processes().Tasks(ctx, a.GUID)
+	ts, err := api.Processes().Tasks(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -314,8 +314,8 @@ func commandText(t v3.Task) string {
 	return strings.Join(strings.Fields(t.Command), " ")
 }
 
-func runTask(ctx context.Context, name, id string, ask *client.Client, out *console.Console) error {
-	_, t, err := findTask(ctx, name, id, ask)
+func runTask(ctx context.Context, name, id string, api *client.Client, out *console.Console) error {
+	_, t, err := findTask(ctx, name, id, api)
 	if err != nil {
 		return err
 	}
@@ -337,15 +337,15 @@ func runTask(ctx context.Context, name, id string, ask *client.Client, out *cons
 	return out.Table(rows)
 }
 
-func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, out *console.Console) error {
-	a, t, err := findTask(ctx, name, id, ask)
+func runTerminateTask(ctx context.Context, name, id string, api *client.Client, out *console.Console) error {
+	a, t, err := findTask(ctx, name, id, api)
 	if err != nil {
 		return err
 	}
 	if t.State == v3.TaskSucceeded || t.State == v3.TaskFailed {
 		return fmt.Errorf("cannot stop task %d of app %s: it is not running (state: %s)", t.SequenceID, a.Name, strings.ToLower(t.State))
 	}
-	if _, err := ask.Processes().CancelTask(ctx, t.GUID); err != nil {
+	if _, err := api.Processes().CancelTask(ctx, t.GUID); err != nil {
 		return fmt.Errorf("cannot stop task %d of app %s: %w", t.SequenceID, a.Name, err)
 	}
 	out.Say("Stopping task %d of app %s", t.SequenceID, a.Name)
@@ -353,16 +353,16 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 }
 
 // findTask finds a task of an app by its number.
-func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App, v3.Task, error) {
+func findTask(ctx context.Context, name, id string, api *client.Client) (v3.App, v3.Task, error) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n < 1 {
 		return v3.App{}, v3.Task{}, console.UsageError("%q is not the id of a task (dew tasks %s lists them)", id, name)
 	}
-	a, err := command.FindApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, api, name)
 	if err != nil {
 		return a, v3.Task{}, err
 	}
-	t, err := ask.Processes().TaskByID(ctx, a.GUID, n)
+	t, err := api.Processes().TaskByID(ctx, a.GUID, n)
 	if none := (*client.NoTask)(nil); errors.As(err, &none) {
 		err = &console.Failure{Status: console.StatusFailed, Err: err, Advice: "To list the tasks: dew tasks " + a.Name}
 	}

@@ -135,13 +135,13 @@ func (d *Daemon) exportRun() string {
 
 // Enter returns the tools to work in an org and space. Its DEW_HOME is a temporary folder,
 // so that the target of the user does not change.
-func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
+func (d *Daemon) Enter(ctx context.Context, p smoke.TestSpace) (smoke.SpaceClient, error) {
 	target := command.Target{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
 	inside := d.endpoint
 	inside.Target = target
-	ask, err := d.g.Client(inside)
+	api, err := d.g.Client(inside)
 	if err != nil {
-		return smoke.Inside{}, err
+		return smoke.SpaceClient{}, err
 	}
 	below := "" // the default folder for temporary files
 	if d.Private != nil {
@@ -149,7 +149,7 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error)
 	}
 	home, err := os.MkdirTemp(below, "home-smoke-")
 	if err != nil {
-		return smoke.Inside{}, fmt.Errorf("cannot create a temporary folder for the config file: %w", err)
+		return smoke.SpaceClient{}, fmt.Errorf("cannot create a temporary folder for the config file: %w", err)
 	}
 	mem := command.ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}
 	err = mem.Update(ctx, func(c *command.Config) error {
@@ -164,7 +164,7 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error)
 		return nil
 	})
 	if err != nil {
-		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
+		return smoke.SpaceClient{}, errors.Join(err, os.RemoveAll(home))
 	}
 	if d.o.Keep {
 		d.kept = append(d.kept, keptOrg{org: p.Org, home: home})
@@ -174,18 +174,18 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error)
 	if d.o.Quiet {
 		out.Err, out.ErrTerminal = io.Discard, false
 	}
-	status, err := ask.Daemon().Status(ctx)
+	status, err := api.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
-		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
+		return smoke.SpaceClient{}, errors.Join(err, os.RemoveAll(home))
 	}
-	return smoke.Inside{
-		Ask: ask, Verbs: &Verbs{o: d.o, Client: ask, Out: &out}, Env: d.env(home, p, status.Domain),
+	return smoke.SpaceClient{
+		Client: api, Commands: &Verbs{o: d.o, Client: api, Out: &out}, Env: d.env(home, p, status.Domain),
 		Close: func() { _ = os.RemoveAll(home) }, // the folder is temporary
 	}, nil
 }
 
 // env is the environment of scripts. It makes dew target the org and space of the test.
-func (d *Daemon) env(home string, p smoke.Place, domain string) []string {
+func (d *Daemon) env(home string, p smoke.TestSpace, domain string) []string {
 	path := os.Getenv("PATH")
 	if self, err := os.Executable(); err == nil {
 		path = filepath.Dir(self) + string(os.PathListSeparator) + path
@@ -242,7 +242,7 @@ func (v *Verbs) Push(ctx context.Context, p smoke.Push) error {
 }
 
 // routeElsewhere is the error of the daemon for a route of another space.
-const routeElsewhere = "default-route: another space has this route"
+const routeElsewhere = "default-route: the route belongs to another space"
 
 // failed converts an error of a command into one of package smoke.
 func (v *Verbs) failed(err error, otherwise int) error {
@@ -324,8 +324,8 @@ func (v *Verbs) Show(ctx context.Context, name string, w io.Writer) error {
 }
 
 // bundler returns a function that stores the data of a failure.
-func (d *Daemon) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
-	return func(ctx context.Context, s smoke.Scene) (string, error) {
+func (d *Daemon) bundler(single bool) func(context.Context, smoke.Evidence) (string, error) {
+	return func(ctx context.Context, s smoke.Evidence) (string, error) {
 		b := smoke.Bundle{File: smoke.BundleName(d.o.Bundle, s.Folder, single)}
 		if d.Private != nil {
 			b.Log = d.Private.LogFile()

@@ -51,7 +51,7 @@ The exit status is that of the first failure:
    3  staging failed
    4  an app crashed
    5  timed out
-   6  cannot reach the daemon
+   6  cannot connect to the daemon
    7  out of memory
    8  a check failed
    9  infrastructure: this machine lacks a requirement
@@ -155,13 +155,13 @@ func (d *Daemon) test(ctx, patient context.Context, folders []smoke.Folder) erro
 	}
 	s := &reporter{o: o, out: d.g.Out, single: len(folders) == 1}
 	cfg := smoke.Config{
-		Ask: d.client, Enter: d.Enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
+		Client: d.client, Connect: d.Enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, CleanupContext: patient, Progress: s.say, Line: s.line,
 	}
 	if o.Quiet {
 		cfg.Line = nil
 	}
 	if o.Verbose {
-		cfg.Script, cfg.Tried = d.g.Out.Err, func(err error) { s.say("   not yet: %v", err) }
+		cfg.Script, cfg.OnRetry = d.g.Out.Err, func(err error) { s.say("   not yet: %v", err) }
 	}
 	if !o.NoBundle {
 		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""
@@ -260,7 +260,7 @@ func (s *reporter) line(app string, l *v3.Line) {
 // report writes the reports and returns the first failure.
 func (s *reporter) report(r smoke.Report) error {
 	if s.o.JUnit != "" {
-		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
+		if err := replaceFile(s.o.JUnit, r.JUnit()); err != nil {
 			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot write the JUnit report: %w", err)}
 		}
 	}
@@ -324,8 +324,8 @@ func moreFailed(n int) string {
 	return fmt.Sprintf("%d more folders failed, see the table", n)
 }
 
-// writeWhole replaces a file atomically.
-func writeWhole(name string, text []byte) error {
+// replaceFile replaces a file atomically.
+func replaceFile(name string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {
 		return err

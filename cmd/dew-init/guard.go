@@ -82,7 +82,7 @@ func parseGuard(args []string) (*guard, error) {
 		args = args[2:]
 	}
 	if len(args) < 2 || g.capture == "" || g.freezer == "" || g.freeze == "" || g.thaw == "" || g.limit <= 0 {
-		return nil, errors.New("init needs no argument, or all options and a process after --")
+		return nil, errors.New("init needs either no arguments, or all options and a process after --")
 	}
 	g.execs = args[1:]
 	return g, nil
@@ -112,18 +112,18 @@ func open(path string, mode int) int {
 	return fd
 }
 
-// keep checks as long as the instance lives. It sleeps in the kernel, because a timer
+// run checks as long as the instance lives. It sleeps in the kernel, because a timer
 // of the Go runtime would wake three threads each time.
-func (g *guard) keep() {
+func (g *guard) run() {
 	for {
-		wait := syscall.NsecToTimespec(int64(g.look()))
+		wait := syscall.NsecToTimespec(int64(g.check()))
 		_ = syscall.Nanosleep(&wait, nil) // a signal only makes the next check earlier
 	}
 }
 
-// look measures every capture file and pauses or continues its process. It returns how
+// check measures every capture file and pauses or continues its process. It returns how
 // long the next check can wait.
-func (g *guard) look() time.Duration {
+func (g *guard) check() time.Duration {
 	free := g.free()
 	grown, paused, room := false, false, g.limit
 	for i := range g.leaves {

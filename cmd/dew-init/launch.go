@@ -65,14 +65,14 @@ func parseLaunch(args []string) (launch, error) {
 		args = args[1:]
 	}
 	if len(args) < 2 {
-		return l, errors.New("no command after --")
+		return l, errors.New("the command after -- is missing")
 	}
 	l.argv = args[1:]
 	if l.direct && (l.shell != "" || !l.profile) {
-		return l, errors.New("--exec runs no shell: it goes with no other option")
+		return l, errors.New("--exec runs no shell and cannot be combined with other options")
 	}
 	if !l.direct && len(l.argv) != 1 {
-		return l, errors.New("the command must be one argument; --exec takes several")
+		return l, errors.New("the command must be one argument (use --exec for several arguments)")
 	}
 	return l, nil
 }
@@ -135,14 +135,14 @@ func (l launch) runShell() int {
 	}
 	argv, err := words(l.argv[0], os.Environ())
 	if err != nil {
-		return fail(exitNotFound, "cannot run the command: "+err.Error()+" (neither "+asked+" nor "+fallbackShell+" is there)")
+		return fail(exitNotFound, "cannot run the command: "+err.Error()+" (neither "+asked+" nor "+fallbackShell+" exists)")
 	}
 	return launch{direct: true, argv: argv}.runProgram()
 }
 
 // runProgram becomes the program, which is searched in PATH if it has no slash.
 func (l launch) runProgram() int {
-	status, message := exitNotFound, "no such program in PATH"
+	status, message := exitNotFound, "program not found in PATH"
 	for _, path := range candidates(l.argv[0], os.Environ()) {
 		err := syscall.Exec(path, l.argv, os.Environ())
 		switch {

@@ -304,8 +304,8 @@ func TestNoShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	for command, want := range map[string]string{
-		"echo ran":  "dew-init: cannot execute echo: no such program in PATH\n", // run without a shell
-		"echo | ls": "dew-init: cannot run the command: " + errNeedsShell.Error() + " (neither /bin/bash nor /bin/sh is there)\n",
+		"echo ran":  "dew-init: cannot execute echo: program not found in PATH\n", // run without a shell
+		"echo | ls": "dew-init: cannot run the command: " + errNeedsShell.Error() + " (neither /bin/bash nor /bin/sh exists)\n",
 	} {
 		var stderr bytes.Buffer
 		cmd := exec.Command("/bin/dew-init", "launch", "--", command)
@@ -333,10 +333,10 @@ func TestExec(t *testing.T) {
 		{"in PATH", []string{"printenv", "GREETING"}, result{stdout: "hello  world\n"}},
 		{"nothing sourced", []string{"printenv", "SEEN"}, result{status: 1}},
 		{"options of its own", []string{"sh", "-c", "echo \"$0\" \"$1\"", "--", "--exec"}, result{stdout: "-- --exec\n"}},
-		{"not in PATH", []string{"no-such-program"}, result{status: exitNotFound, stderr: "dew-init: cannot execute no-such-program: no such program in PATH\n"}},
+		{"not in PATH", []string{"no-such-program"}, result{status: exitNotFound, stderr: "dew-init: cannot execute no-such-program: program not found in PATH\n"}},
 		{"no such path", []string{"./no-such"}, result{status: exitNotFound, stderr: "dew-init: cannot execute ./no-such: no such file or directory\n"}},
 		{"not executable", []string{"./plain"}, result{status: exitCannotExecute, stderr: "dew-init: cannot execute ./plain: permission denied\n"}},
-		{"empty", []string{""}, result{status: exitNotFound, stderr: "dew-init: cannot execute : no such program in PATH\n"}},
+		{"empty", []string{""}, result{status: exitNotFound, stderr: "dew-init: cannot execute : program not found in PATH\n"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

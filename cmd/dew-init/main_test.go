@@ -69,13 +69,13 @@ func TestUsage(t *testing.T) {
 	}{
 		{"unknown command", []string{"lunch"}, "dew-init: unknown command lunch\n"},
 		{"too much for init", []string{"init", "now"}, "dew-init: now needs a value\n"},
-		{"no command", []string{"launch"}, "dew-init: no command after --\n"},
-		{"nothing after the dashes", []string{"launch", "--"}, "dew-init: no command after --\n"},
+		{"no command", []string{"launch"}, "dew-init: the command after -- is missing\n"},
+		{"nothing after the dashes", []string{"launch", "--"}, "dew-init: the command after -- is missing\n"},
 		{"unknown option", []string{"launch", "--sehll", "/bin/sh", "--", "true"}, "dew-init: unknown option --sehll\n"},
 		{"no dashes", []string{"launch", "true"}, "dew-init: unknown option true\n"},
 		{"shell without path", []string{"launch", "--shell", "--", "true"}, "dew-init: --shell needs a path\n"},
-		{"several commands", []string{"launch", "--", "echo", "a"}, "dew-init: the command must be one argument; --exec takes several\n"},
-		{"exec and shell", []string{"launch", "--exec", "--shell", "/bin/sh", "--", "true"}, "dew-init: --exec runs no shell: it goes with no other option\n"},
+		{"several commands", []string{"launch", "--", "echo", "a"}, "dew-init: the command must be one argument (use --exec for several arguments)\n"},
+		{"exec and shell", []string{"launch", "--exec", "--shell", "/bin/sh", "--", "true"}, "dew-init: --exec runs no shell and cannot be combined with other options\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func parseModes(text string) ([]mode, error) {
 		opcode, err := strconv.ParseUint(name, 10, 8)
 		v, verr := strconv.ParseUint(value, 10, 32)
 		if err != nil || verr != nil {
-			return nil, errors.New("--modes needs OPCODE=VALUE, several with commas")
+			return nil, errors.New("--modes needs OPCODE=VALUE pairs, separated by commas")
 		}
 		out = append(out, mode{uint32(opcode), uint32(v)})
 	}

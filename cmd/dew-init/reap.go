@@ -24,7 +24,7 @@ func reap(g *guard) int {
 		syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
 
 	if g != nil && len(g.leaves) > 0 {
-		go g.keep()
+		go g.run()
 	}
 	for {
 		collect() // also before the first wait, because children could have exited already

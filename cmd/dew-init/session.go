@@ -52,9 +52,9 @@ func parseSession(args []string) (session, error) {
 	case s.leaf == "":
 		return s, errors.New("a session needs --cgroup CONTROLLER:LEAF")
 	case s.direct && len(s.argv) == 0:
-		return s, errors.New("no program after --")
+		return s, errors.New("the program after -- is missing")
 	case !s.direct && len(s.argv) > 1:
-		return s, errors.New("the command must be one argument; --exec takes several")
+		return s, errors.New("the command must be one argument (use --exec for several arguments)")
 	}
 	return s, nil
 }
@@ -80,7 +80,7 @@ func (s *session) set(name, value string) error {
 // run waits for its leaf and becomes the requested program. It returns only on failure,
 // or when the connection to a socket is closed.
 func (s session) run() int {
-	if !s.placed() {
+	if !s.awaitLeaf() {
 		return exitGateClosed
 	}
 	applyModes(0, s.modes) // it does nothing if stdin is not a terminal
@@ -93,17 +93,17 @@ func (s session) run() int {
 	return s.runShell()
 }
 
-// gatePatience is much longer than the daemon needs. After that, the daemon and its
+// gateTimeout is much longer than the daemon needs. After that, the daemon and its
 // client no longer exist.
 const (
-	gatePatience = 60 * 1000 // in milliseconds
-	gateLook     = 1
+	gateTimeout  = 60 * 1000 // in milliseconds
+	gateInterval = 1
 )
 
-// placed waits until the process is in its leaf, so that nothing in the session is
+// awaitLeaf waits until the process is in its leaf, so that nothing in the session is
 // charged to another one.
-func (s session) placed() bool {
-	for waited := 0; waited < gatePatience; waited += gateLook {
+func (s session) awaitLeaf() bool {
+	for waited := 0; waited < gateTimeout; waited += gateInterval {
 		b, err := os.ReadFile("/proc/self/cgroup")
 		if err != nil {
 			return false
@@ -111,7 +111,7 @@ func (s session) placed() bool {
 		if inLeaf(string(b), s.controller, s.leaf) {
 			return true
 		}
-		pause := syscall.NsecToTimespec(gateLook * 1e6)
+		pause := syscall.NsecToTimespec(gateInterval * 1e6)
 		_ = syscall.Nanosleep(&pause, nil) // a signal only makes the next check earlier
 	}
 	return false
@@ -179,15 +179,15 @@ func join(path string) int {
 		return 1
 	}
 	go func() {
-		carry(fd, 0)
+		copyFD(fd, 0)
 		_ = syscall.Shutdown(fd, syscall.SHUT_WR) // the other side could be closed already
 	}()
-	carry(1, fd)
+	copyFD(1, fd)
 	return 0
 }
 
-// carry copies until the end of from, or until to cannot be written.
-func carry(to, from int) {
+// copyFD copies until the end of from, or until to cannot be written.
+func copyFD(to, from int) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := syscall.Read(from, buf)

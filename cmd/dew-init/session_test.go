@@ -34,9 +34,9 @@ func TestParseSession(t *testing.T) {
 		{name: "half a leaf", args: "--cgroup ssh-1", err: "--cgroup needs CONTROLLER:LEAF"},
 		{name: "no value", args: "--cgroup", err: "--cgroup needs a value"},
 		{name: "value missing", args: "--cgroup :a --shell -- ls", err: "--shell needs a value"},
-		{name: "wrong modes", args: "--cgroup :a --modes 300=1", err: "--modes needs OPCODE=VALUE, several with commas"},
-		{name: "no program", args: "--cgroup :a --exec", err: "no program after --"},
-		{name: "several commands", args: "--cgroup :a -- ls -l", err: "the command must be one argument; --exec takes several"},
+		{name: "wrong modes", args: "--cgroup :a --modes 300=1", err: "--modes needs OPCODE=VALUE pairs, separated by commas"},
+		{name: "no program", args: "--cgroup :a --exec", err: "the program after -- is missing"},
+		{name: "several commands", args: "--cgroup :a -- ls -l", err: "the command must be one argument (use --exec for several arguments)"},
 		{name: "unknown", args: "--cgroup :a --colour", err: "unknown option --colour"},
 	} {
 		got, err := parseSession(strings.Fields(tt.args))

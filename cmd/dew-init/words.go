@@ -6,7 +6,7 @@ import (
 )
 
 // errNeedsShell says that only a shell can interpret a command.
-var errNeedsShell = errors.New("the stack has no shell, and without one a command is a program with its arguments, quotes and $VARIABLES")
+var errNeedsShell = errors.New("the stack has no shell, so the command can contain only a program, its arguments, quotes and $VARIABLES")
 
 // words splits a command if there is no shell. Quotes, backslashes and variables have
 // the same meaning as in a shell. All other shell syntax is refused instead of being

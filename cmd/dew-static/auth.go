@@ -28,7 +28,7 @@ func parseAuth(text string) (map[string]check, error) {
 		}
 		user, hash, ok := strings.Cut(line, ":")
 		if !ok || user == "" {
-			return nil, fmt.Errorf("%s line %d: want USER:HASH, as htpasswd writes it", authName, n)
+			return nil, fmt.Errorf("%s line %d: must have the form USER:HASH, as htpasswd writes it", authName, n)
 		}
 		// More fields are allowed and ignored.
 		hash, _, _ = strings.Cut(hash, ":")
@@ -41,7 +41,7 @@ func parseAuth(text string) (map[string]check, error) {
 	// The file restricts the access, so a file without users must not allow all
 	// clients.
 	if len(users) == 0 && strings.TrimSpace(text) != "" {
-		return nil, fmt.Errorf("%s names no user: add one with htpasswd, or remove the file", authName)
+		return nil, fmt.Errorf("%s contains no user: add a user with htpasswd, or remove the file", authName)
 	}
 	return users, nil
 }
@@ -50,7 +50,7 @@ func parseHash(hash string) (check, error) {
 	switch {
 	case strings.HasPrefix(hash, "$2"):
 		if _, err := bcrypt.Cost([]byte(hash)); err != nil {
-			return nil, errors.New("the hash is no bcrypt")
+			return nil, errors.New("the hash is not a valid bcrypt hash")
 		}
 		return func(p string) bool { return bcrypt.CompareHashAndPassword([]byte(hash), []byte(p)) == nil }, nil
 	case strings.HasPrefix(hash, "{SHA}"):
@@ -63,11 +63,11 @@ func parseHash(hash string) (check, error) {
 	case strings.HasPrefix(hash, apr1):
 		salt, _, ok := strings.Cut(hash[len(apr1):], "$")
 		if !ok || salt == "" || len(salt) > 8 {
-			return nil, errors.New("the hash is no apr1")
+			return nil, errors.New("the hash is not a valid apr1 hash")
 		}
 		return func(p string) bool { return same(hash, apr1Hash(p, salt)) }, nil
 	}
-	return nil, errors.New("the hash must be one of htpasswd -B, -m or -s, or begin with {PLAIN}")
+	return nil, errors.New("the hash must be from htpasswd -B, -m or -s, or start with {PLAIN}")
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

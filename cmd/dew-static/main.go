@@ -42,7 +42,7 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	s, err := openSite(args[0])
 	if err == nil && check {
-		s.tell(out)
+		s.printSettings(out)
 		return 0
 	}
 	if err == nil {
@@ -63,9 +63,9 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute // longer than the router keeps an idle connection
 	maxHeader     = 64 << 10
-	// goodbye is the time for active requests when the app stops. After 10 s it is
+	// drainTime is the time for active requests when the app stops. After 10 s it is
 	// killed.
-	goodbye = 9 * time.Second
+	drainTime = 9 * time.Second
 )
 
 // serve serves on $PORT until ctx is done, and then finishes active requests.
@@ -83,7 +83,7 @@ func serve(ctx context.Context, s *site, out io.Writer) error {
 		return err
 	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err

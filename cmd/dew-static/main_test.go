@@ -197,8 +197,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("by http: %d %v", w.Code, w.Header())
 	}
 	var out bytes.Buffer
-	s.tell(&out)
-	if diff := cmp.Diff("       Serving the files of public\n       Folders without an index are shown\n       Clients are sent to https\n       Staticfile: ssi is ignored\n", out.String()); diff != "" {
+	s.printSettings(&out)
+	if diff := cmp.Diff("       Serving the files of public\n       Listing the files of folders without index.html\n       Redirecting clients to https\n       Staticfile: ssi is ignored\n", out.String()); diff != "" {
 		t.Error(diff)
 	}
 	push := siteOf(t, map[string]string{"Staticfile": "pushstate: enabled # for the router of the page\nhost_dot_files: true", "index.html": "app", ".well-known/x": "x", "a.js": "js"})
@@ -239,19 +239,19 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeServed(t *testing.T) {
+func TestInvalidSettings(t *testing.T) {
 	for want, files := range map[string]map[string]string{
-		"line 2: want KEY: VALUE":          {"Staticfile": "root: .\nwhat"},
-		"root must be a folder in the app": {"Staticfile": "root: ../x"},
-		"root: openat":                     {"Staticfile": "root: nowhere"},
-		"path escapes":                     {"Staticfile": "root: out", "out": "->/etc"},
-		"no status of an error":            {"Staticfile": "status_codes:\n  200: /x"},
-		"line 1: want USER:HASH":           {"Staticfile.auth": "bob"},
-		"line 2: the hash must be":         {"Staticfile.auth": "\nbob:secret"},
-		"no bcrypt":                        {"Staticfile.auth": "bob:$2y$x"},
-		"names no user":                    {"Staticfile.auth": "# bob:$2y$x"},
-		"no apr1":                          {"Staticfile.auth": "bob:$apr1$x"},
-		"is larger than":                   {"Staticfile": strings.Repeat("#\n", maxConfig)},
+		"line 2: must have the form KEY: VALUE": {"Staticfile": "root: .\nwhat"},
+		"root must be a folder in the app":      {"Staticfile": "root: ../x"},
+		"root: openat":                          {"Staticfile": "root: nowhere"},
+		"path escapes":                          {"Staticfile": "root: out", "out": "->/etc"},
+		"is not the status code of an error":    {"Staticfile": "status_codes:\n  200: /x"},
+		"line 1: must have the form USER:HASH":  {"Staticfile.auth": "bob"},
+		"line 2: the hash must be":              {"Staticfile.auth": "\nbob:secret"},
+		"not a valid bcrypt hash":               {"Staticfile.auth": "bob:$2y$x"},
+		"contains no user":                      {"Staticfile.auth": "# bob:$2y$x"},
+		"not a valid apr1 hash":                 {"Staticfile.auth": "bob:$apr1$x"},
+		"is larger than":                        {"Staticfile": strings.Repeat("#\n", maxConfig)},
 	} {
 		var out, errs bytes.Buffer
 		if code := run([]string{"--check", folderOf(t, files)}, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "secret") {

@@ -69,21 +69,21 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.o.https && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "http"):
 		http.Redirect(w, r, "https://"+r.Host+r.URL.RequestURI(), http.StatusMovedPermanently)
-	case !s.lets(r):
+	case !s.authorized(r):
 		h.Set("WWW-Authenticate", `Basic realm="Restricted", charset="UTF-8"`)
 		s.refuse(w, r, http.StatusUnauthorized)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		s.refuse(w, r, http.StatusMethodNotAllowed)
-	case s.hides(name) || strings.ContainsRune(name, 0):
-		s.missing(w, r)
+	case s.isHidden(name) || strings.ContainsRune(name, 0):
+		s.serveNotFound(w, r)
 	default:
 		s.serve(w, r, name)
 	}
 }
 
-// lets reports whether the client is one of the users.
-func (s *site) lets(r *http.Request) bool {
+// authorized reports whether the client is one of the users.
+func (s *site) authorized(r *http.Request) bool {
 	if len(s.users) == 0 {
 		return true
 	}
@@ -103,9 +103,9 @@ func (s *site) lets(r *http.Request) bool {
 	return true
 }
 
-// hides reports whether a file is not part of the site: files that start with a dot,
+// isHidden reports whether a file is not part of the site: files that start with a dot,
 // and files that only the platform reads.
-func (s *site) hides(name string) bool {
+func (s *site) isHidden(name string) bool {
 	if !s.o.dotFiles && strings.Contains("/"+name, "/.") {
 		return true
 	}
@@ -123,7 +123,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, name string) {
 	slash := strings.HasSuffix(r.URL.Path, "/")
 	switch {
 	case err != nil, fi.Mode().IsRegular() && slash, !fi.IsDir() && !fi.Mode().IsRegular():
-		s.missing(w, r)
+		s.serveNotFound(w, r)
 	case fi.IsDir() && !slash:
 		to := url.URL{Path: "/" + name + "/", RawQuery: r.URL.RawQuery}
 		http.Redirect(w, r, to.String(), http.StatusMovedPermanently)
@@ -156,8 +156,8 @@ func (s *site) regular(name string) bool {
 	return err == nil && fi.Mode().IsRegular()
 }
 
-// missing responds for a file that does not exist.
-func (s *site) missing(w http.ResponseWriter, r *http.Request) {
+// serveNotFound responds for a file that does not exist.
+func (s *site) serveNotFound(w http.ResponseWriter, r *http.Request) {
 	if s.o.pushState && s.regular(indexes[0]) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		s.file(w, r, indexes[0], http.StatusOK)
 		return
@@ -181,7 +181,7 @@ func (s *site) file(w http.ResponseWriter, r *http.Request, name string, status 
 	h.Set("Content-Type", typeOf(name))
 	if s.regular(name + ".gz") {
 		h.Add("Vary", "Accept-Encoding")
-		if takesGzip(r.Header.Values("Accept-Encoding")) {
+		if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 			h.Set("Content-Encoding", "gzip")
 			name += ".gz"
 		}
@@ -192,13 +192,13 @@ func (s *site) file(w http.ResponseWriter, r *http.Request, name string, status 
 		return
 	}
 	if err != nil {
-		broken(w)
+		serveError(w)
 		return
 	}
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil {
-		broken(w)
+		serveError(w)
 		return
 	}
 	if status != http.StatusOK {
@@ -212,8 +212,8 @@ func (s *site) file(w http.ResponseWriter, r *http.Request, name string, status 
 	http.ServeContent(w, r, "", time.Time{}, f)
 }
 
-// broken responds for a file that exists but cannot be read.
-func broken(w http.ResponseWriter) {
+// serveError responds for a file that exists but cannot be read.
+func serveError(w http.ResponseWriter) {
 	http.Error(w, "500 Internal Server Error", http.StatusInternalServerError)
 }
 
@@ -223,8 +223,8 @@ func (s *site) tag(name string, fi fs.FileInfo) string {
 	return fmt.Sprintf(`"%x"`, sum[:12])
 }
 
-// takesGzip parses Accept-Encoding.
-func takesGzip(accept []string) bool {
+// acceptsGzip parses Accept-Encoding.
+func acceptsGzip(accept []string) bool {
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		name, q, _ := strings.Cut(item, ";")
 		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
@@ -263,13 +263,13 @@ const maxListed = 10_000
 func (s *site) list(w http.ResponseWriter, r *http.Request, name string) {
 	f, err := s.root.Open(name)
 	if err != nil {
-		s.missing(w, r)
+		s.serveNotFound(w, r)
 		return
 	}
 	defer f.Close()
 	entries, err := f.ReadDir(maxListed)
 	if err != nil && !errors.Is(err, io.EOF) {
-		broken(w)
+		serveError(w)
 		return
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -277,7 +277,7 @@ func (s *site) list(w http.ResponseWriter, r *http.Request, name string) {
 	title := html.EscapeString(path.Join("/", name))
 	fmt.Fprintf(w, "<!doctype html>\n<title>%s</title>\n<h1>%s</h1>\n<ul>\n", title, title)
 	for _, e := range entries {
-		if s.hides(path.Join(name, e.Name())) {
+		if s.isHidden(path.Join(name, e.Name())) {
 			continue
 		}
 		text := e.Name()

@@ -50,7 +50,7 @@ func parseStaticfile(text string) (options, error) {
 		}
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return o, fmt.Errorf("%s line %d: want KEY: VALUE", staticfileName, n)
+			return o, fmt.Errorf("%s line %d: must have the form KEY: VALUE", staticfileName, n)
 		}
 		indented := line[0] == ' ' || line[0] == '\t'
 		key, value = strings.TrimSpace(key), strings.Trim(strings.TrimSpace(value), `"'`)
@@ -109,7 +109,7 @@ func (o *options) set(key, value string) error {
 func (o *options) page(status, file string) error {
 	n, err := strconv.Atoi(status)
 	if err != nil || n < 400 || n > 599 {
-		return fmt.Errorf("status_codes: %q is no status of an error", status)
+		return fmt.Errorf("status_codes: %q is not the status code of an error", status)
 	}
 	o.pages[n] = path.Clean("/" + file)[1:]
 	return nil
@@ -132,8 +132,8 @@ func readConfig(root *os.Root, name string) (string, error) {
 	return string(b), err
 }
 
-// tell prints the settings, for the staging log.
-func (s *site) tell(out io.Writer) {
+// printSettings prints the settings, for the staging log.
+func (s *site) printSettings(out io.Writer) {
 	say := func(yes bool, format string, args ...any) {
 		if yes {
 			fmt.Fprintf(out, "       "+format+"\n", args...)
@@ -144,9 +144,9 @@ func (s *site) tell(out io.Writer) {
 		where = s.o.root
 	}
 	say(true, "Serving the files of %s", where)
-	say(s.o.listing, "Folders without an index are shown")
-	say(s.o.pushState, "What is not there is answered with index.html")
-	say(s.o.https, "Clients are sent to https")
+	say(s.o.listing, "Listing the files of folders without index.html")
+	say(s.o.pushState, "Serving index.html for paths that do not exist")
+	say(s.o.https, "Redirecting clients to https")
 	say(len(s.users) > 0, "Users of %s: %d", authName, len(s.users))
 	for _, key := range s.o.ignored {
 		say(true, "%s: %s is ignored", staticfileName, key)

@@ -17,8 +17,8 @@ import (
 
 // If the machine lacks a requirement, dewd prints one line that says what to do. It
 // exits with 9, and leaves no files.
-func TestWhatTheMachineLacks(t *testing.T) {
-	beside(t)
+func TestMissingRequirements(t *testing.T) {
+	runParallel(t)
 	tests := []struct {
 		name  string
 		ready func(t *testing.T, c *cell) // prepares the fault before dewd starts
@@ -28,7 +28,7 @@ func TestWhatTheMachineLacks(t *testing.T) {
 	}{
 		{name: "no containerd binary", flags: []string{"--containerd-binary", "no-such-containerd"}, want: "install the package containerd"},
 		{name: "no runc", ready: withoutRunc, want: "install the package runc"},
-		{name: "wrong socket", flags: []string{"--containerd", "/nowhere/containerd.sock"}, ready: noPrivate, want: "there is no socket /nowhere/containerd.sock"},
+		{name: "wrong socket", flags: []string{"--containerd", "/nowhere/containerd.sock"}, ready: noPrivate, want: "the socket /nowhere/containerd.sock does not exist"},
 		{name: "dead socket", ready: deadSocket, want: "nothing answers at"},
 		{name: "not root", user: 65534, want: "not root"},
 		{name: "root in use", ready: func(t *testing.T, c *cell) { c.start() }, want: "dewd with pid"},
@@ -98,7 +98,7 @@ func deadSocket(t *testing.T, c *cell) {
 // newerStore writes a store of a later dewd.
 func newerStore(t *testing.T, c *cell) {
 	t.Helper()
-	c.read(func(books) {})
+	c.read(func(diskState) {})
 	setFormat(t, c, storeFormat+1)
 	t.Cleanup(func() { setFormat(t, c, storeFormat) })
 }

@@ -25,7 +25,7 @@ const (
 	routerRounds  = 3 // rounds of each proxy, in turn
 	roundTime     = 8 * time.Second
 	roundConns    = 64
-	manyWays      = 1000
+	extraRoutes   = 1000
 	floodRequests = 1_000_000
 )
 
@@ -39,24 +39,24 @@ func BenchmarkRouter(b *testing.B) {
 			b.Skipf("there is no %s (dist/need.sh --no-start caddy=caddy nginx=nginx-light wrk=wrk)", program)
 		}
 	}
-	w := newTown(b, "--log-level", "info")
+	w := newRouteTest(b, "--log-level", "info")
 	w.push("shop", "")
-	w.until("shop", "/", "web 0")
+	w.awaitResponse("shop", "/", "web 0")
 	_, address := w.get("shop", "/address")
 	to := net.JoinHostPort(address, "8080")
-	doors := []door{
+	targets := []benchTarget{
 		{"dew", w.front}, {"caddy", w.rival(b, to, startCaddy)}, {"nginx", w.rival(b, to, startNginx)},
 	}
 	got := map[string][]measure{}
 	for range routerRounds {
-		for _, d := range doors {
+		for _, d := range targets {
 			got[d.name] = append(got[d.name], wrk(b, d.address, roundTime))
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 	mid := map[string]measure{}
 	for name, ms := range got {
-		mid[name] = middle(ms)
+		mid[name] = medianOf(ms)
 		b.ReportMetric(mid[name].rate, name+"-req/s")
 		b.ReportMetric(mid[name].p99.Seconds()*1000, name+"-p99-ms")
 	}
@@ -68,14 +68,14 @@ func BenchmarkRouter(b *testing.B) {
 	w.kill(syscall.SIGKILL)
 }
 
-type door struct{ name, address string }
+type benchTarget struct{ name, address string }
 
 type measure struct {
 	rate float64
 	p99  time.Duration
 }
 
-func middle(ms []measure) measure {
+func medianOf(ms []measure) measure {
 	var rates []float64
 	var p99s []time.Duration
 	for _, m := range ms {
@@ -113,7 +113,7 @@ func wrk(b *testing.B, address string, d time.Duration) measure {
 }
 
 // rival starts another proxy for the same instance, on loopback.
-func (w *town) rival(b *testing.B, to string, command func(dir, at, to string) (*exec.Cmd, error)) string {
+func (w *routeTest) rival(b *testing.B, to string, command func(dir, at, to string) (*exec.Cmd, error)) string {
 	b.Helper()
 	at := "127.0.0.1:" + strconv.Itoa(testkit.FreePorts(b, 1))
 	cmd, err := command(b.TempDir(), at, to)
@@ -176,7 +176,7 @@ http {
 }
 
 // manyRoutes compares with 1000 additional routes without requests.
-func (w *town) manyRoutes(b *testing.B) {
+func (w *routeTest) manyRoutes(b *testing.B) {
 	b.Helper()
 	var before []measure
 	for range routerRounds {
@@ -184,7 +184,7 @@ func (w *town) manyRoutes(b *testing.B) {
 	}
 	var text strings.Builder
 	text.WriteString("applications:\n- name: shop\n  routes:\n  - route: shop.dew.localhost\n")
-	for i := range manyWays {
+	for i := range extraRoutes {
 		fmt.Fprintf(&text, "  - route: host-%d.dew.localhost/p%d\n", i/4, i%4)
 	}
 	file := filepath.Join(b.TempDir(), "routes.yml")
@@ -192,16 +192,16 @@ func (w *town) manyRoutes(b *testing.B) {
 		b.Fatal(err)
 	}
 	w.dew("apply-manifest", "-f", file)
-	w.until("host-0", "/p0", "web 0")
+	w.awaitResponse("host-0", "/p0", "web 0")
 	var after []measure
 	for range routerRounds {
 		after = append(after, wrk(b, w.front, roundTime))
 	}
-	b.ReportMetric(middle(after).rate/middle(before).rate, "rate-1000-routes/rate")
+	b.ReportMetric(medianOf(after).rate/medianOf(before).rate, "rate-1000-routes/rate")
 }
 
 // flood sends a million requests, and measures dewd's memory after each half.
-func (w *town) flood(b *testing.B) {
+func (w *routeTest) flood(b *testing.B) {
 	b.Helper()
 	var held []float64
 	for range 2 {

@@ -47,7 +47,7 @@ func BenchmarkStage(b *testing.B) {
 				b.Fatal(err)
 			}
 			c.dew("push", "bench", "--no-manifest", "--no-route", "-p", app, "-b", with, "-c", "sleep 1000", "-u", "process", "-m", "32M")
-			staged[with] = append(staged[with], c.between("Staging package", "Made image"))
+			staged[with] = append(staged[with], c.between("Staging package", "Created image"))
 			start = append(start, c.between("Creating container", "Successfully created container"))
 		}
 	}

@@ -112,7 +112,7 @@ func TestOversize(t *testing.T) {
 func sizesOf(t *testing.T, root string) map[string]bounds {
 	t.Helper()
 	sizes := map[string]bounds{}
-	for pkg := range storeys {
+	for pkg := range layers {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -160,11 +160,11 @@ func (s *stock) keepsBuildpacks() {
 	scripts := map[string]string{"detect": "exit 1", "compile": "true", "release": "echo {}"}
 	zip := s.pack("mine.zip", scripts)
 	s.cf("create-buildpack mine "+zip+" 2 --disable", "OK")
-	s.refuses("create-buildpack mine "+zip+" 1", "Must have unique name and stack combination: buildpack 'mine': there is a buildpack with this name and stack")
+	s.refuses("create-buildpack mine "+zip+" 1", "Must have unique name and stack combination: buildpack 'mine': a buildpack with this name and stack already exists")
 	s.cf("buildpacks", `^2 +mine +false +false .*mine\.zip`)
 	s.cf("buildpacks --lifecycle buildpack", "^2 +mine ")
 	s.cf("update-buildpack mine -i 1 --enable --lock", "OK")
-	s.refuses("update-buildpack mine -p "+zip, "buildpack 'mine': the buildpack is locked: unlock it before")
+	s.refuses("update-buildpack mine -p "+zip, "buildpack 'mine': the buildpack is locked: unlock it first")
 	s.cf("update-buildpack mine --unlock", "OK")
 	s.cf("update-buildpack mine -p "+zip+" --rename ours", "OK")
 	s.cf("update-buildpack ours --assign-stack host", "OK")

@@ -56,7 +56,7 @@ const catalogs = "../../api/testdata/broker"
 // happens causes an event outside the client, in the replay as well.
 func (s *stock) happens(what string) {
 	s.t.Helper()
-	if err := cftest.Tell(s.brokers, catalogs, what); err != nil {
+	if err := cftest.SetBehaviour(s.brokers, catalogs, what); err != nil {
 		s.t.Fatal(err)
 	}
 	s.before = append(s.before, what)

@@ -72,18 +72,18 @@ func TestFlagsAndEnvironment(t *testing.T) {
 // Every wrong value is a usage error that names its flag.
 func TestWrongValues(t *testing.T) {
 	for _, tt := range []struct{ flag, value, want string }{
-		{"root", "/", "--root: it cannot be /"},
-		{"run", "/", "--run: it cannot be /"},
-		{"run", "/var/lib/dew", "is --root already"},
-		{"run", "/run/" + strings.Repeat("x", 60), "--run: 65 characters"},
-		{"containerd", "", "--containerd: it is empty"},
-		{"snapshotter", "", "--snapshotter: it is empty"},
+		{"root", "/", "--root: the folder cannot be /"},
+		{"run", "/", "--run: the folder cannot be /"},
+		{"run", "/var/lib/dew", "--run: /var/lib/dew is also the folder of --root"},
+		{"run", "/run/" + strings.Repeat("x", 60), "--run: the path has 65 characters"},
+		{"containerd", "", "--containerd: the value is empty"},
+		{"snapshotter", "", "--snapshotter: the value is empty"},
 		{"app-uid", "0", "--app-uid: 0 is not"},
 		{"app-uid", "-4", "--app-uid: -4 is not"},
 		{"app-uid", "me", "invalid value"},
 		{"subnet", "10.1.0.0", "not an IPv4 network"},
 		{"subnet", "fd00::/64", "not an IPv4 network"},
-		{"subnet", "10.1.0.1/24", "10.1.0.0/24 would be right"},
+		{"subnet", "10.1.0.1/24", "use 10.1.0.0/24"},
 		{"subnet", "10.0.0.0/30", "/8 to /28"},
 		{"domain", "Dew.localhost", "--domain"},
 		{"domain", "dew..localhost", "--domain"},
@@ -93,12 +93,12 @@ func TestWrongValues(t *testing.T) {
 		{"public-url", "http://:80", "--public-url"},
 		{"public-url", "ftp://host", "--public-url"},
 		{"router-tls", "8443", "--router-tls"},
-		{"router-cert", "/a.pem", "--router-cert: it needs --router-key"},
-		{"router-key", "/a.key", "--router-cert: it needs --router-key"},
+		{"router-cert", "/a.pem", "--router-cert and --router-key must be set together"},
+		{"router-key", "/a.key", "--router-cert and --router-key must be set together"},
 		{"log-reserve", "0", "--log-reserve"},
 		{"log-backlog", "512K", "--log-backlog: 512K is less than 1M"},
 		{"log-retention", "-1", "not a size"},
-		{"log-retention", "9999999T", "more than there can be"},
+		{"log-retention", "9999999T", "larger than the maximum of 8388607T"},
 		{"seccomp-arches", "both", "--seccomp-arches"},
 		{"log-format", "xml", "--log-format"},
 		{"log-level", "info+1", "not one of debug"},
@@ -123,7 +123,7 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-func TestAllWrongValuesAreTold(t *testing.T) {
+func TestAllWrongValuesAreReported(t *testing.T) {
 	_, err := parse(t, "--app-uid", "0", "--log-format", "xml")
 	if err == nil || !strings.Contains(oneLine(err), "--app-uid: ") || !strings.Contains(oneLine(err), "; --log-format: ") {
 		t.Errorf("error = %v, want both flags on one line", err)
@@ -141,7 +141,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"doctor", "--help"}, 0, ""},
 		{[]string{"fly"}, statusUsage, `unknown command or argument "fly"`},
 		{[]string{"doctor", "me"}, statusUsage, `unknown command or argument "me"`},
-		{[]string{"--root", "/x", "doctor"}, statusUsage, "flags go behind the command: dewd doctor --root"},
+		{[]string{"--root", "/x", "doctor"}, statusUsage, "flags go after the command: dewd doctor --root"},
 		{[]string{"--nope"}, statusUsage, "not defined: -nope"},
 		{[]string{"teardown", "--nope"}, statusUsage, "not defined: -nope"},
 		{[]string{"teardown", "--kill-delay", "1s"}, statusUsage, "not defined: -kill-delay"},
@@ -161,7 +161,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 // --help lists every exit code of dewd.
-func TestHelpTellsExitStatuses(t *testing.T) {
+func TestHelpListsExitStatuses(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(defaultConfig())
 	a.Writer = &out
@@ -176,7 +176,7 @@ func TestHelpTellsExitStatuses(t *testing.T) {
 }
 
 // The reference page has a row for every flag, with its default.
-func TestReferenceTellsFlags(t *testing.T) {
+func TestReferenceListsFlags(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "dewd.md"))
 	if err != nil {
 		t.Fatal(err)

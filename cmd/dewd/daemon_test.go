@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func runTests(m *testing.M) int {
 	if moment := os.Getenv("DEW_TEST_DIE"); moment != "" {
-		return mortal(moment)
+		return runKilledDewd(moment)
 	}
 	if programs = os.Getenv("DEW_TEST_BIN"); programs != "" {
 		return m.Run()
@@ -66,8 +66,8 @@ func runTests(m *testing.M) int {
 
 // buildPrograms builds dewd and all other programs of the tests.
 func buildPrograms(dir string) error {
-	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp", "./testdata/instance"}
-	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, beside...)...)
+	packages := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp", "./testdata/instance"}
+	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
 	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
 	dewd.Env = others.Env
@@ -83,31 +83,31 @@ func buildPrograms(dir string) error {
 	return nil
 }
 
-// turns limits the number of tests that run at the same time on a machine with many
-// processors. The machine has subnets for 16 daemons.
-var turns = make(chan struct{}, 4)
+// parallelSlots limits the number of tests that run at the same time on a machine
+// with many processors. The machine has subnets for 16 daemons.
+var parallelSlots = make(chan struct{}, 4)
 
-// beside lets a test run in parallel with others: a cell shares nothing with another
-// one. Tests that measure time do not use it.
-func beside(t *testing.T) {
+// runParallel lets a test run in parallel with others: a cell shares nothing with
+// another one. Tests that measure time do not use it.
+func runParallel(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	turns <- struct{}{}
-	t.Cleanup(func() { <-turns })
+	parallelSlots <- struct{}{}
+	t.Cleanup(func() { <-parallelSlots })
 }
 
 // cell is a root with a dewd, which a test can only start and kill.
 type cell struct {
-	t         testing.TB
-	root, run string
-	bin       string // folder of dewd, dew and dew-init
-	names     containerd.Names
-	cmd       *exec.Cmd
-	said      *testkit.Buffer // dewd's output so far
-	hears     io.Writer       // also gets dewd's output; can be nil
-	flags     []string
-	env       []string
-	gone      bool
+	t           testing.TB
+	root, run   string
+	bin         string // folder of dewd, dew and dew-init
+	names       containerd.Names
+	cmd         *exec.Cmd
+	said        *testkit.Buffer // dewd's output so far
+	extraOutput io.Writer       // also gets dewd's output; can be nil
+	flags       []string
+	env         []string
+	gone        bool
 }
 
 // newCell creates a root whose dewd uses a private containerd, so that a test can kill
@@ -192,8 +192,8 @@ func (c *cell) launchAs(program string, env ...string) {
 	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
 	c.said = &testkit.Buffer{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
-	if c.hears != nil {
-		w := io.MultiWriter(c.said, c.hears)
+	if c.extraOutput != nil {
+		w := io.MultiWriter(c.said, c.extraOutput)
 		c.cmd.Stdout, c.cmd.Stderr = w, w
 	}
 	if err := c.cmd.Start(); err != nil {
@@ -217,23 +217,23 @@ func (c *cell) kill(sig syscall.Signal) {
 	c.cmd = nil
 }
 
-// books is the state on disk, while no dewd runs.
-type books struct {
-	reg   *registry.Registry
-	shelf *droplet.Droplets
-	exits *runtime.ExitLog
-	logs  *logstream.Logs
+// diskState is the state on disk, while no dewd runs.
+type diskState struct {
+	reg      *registry.Registry
+	droplets *droplet.Droplets
+	exits    *runtime.ExitLog
+	logs     *logstream.Logs
 }
 
 // read opens the state of the root. dewd must not be running.
-func (c *cell) read(fn func(b books)) {
+func (c *cell) read(fn func(b diskState)) {
 	c.t.Helper()
 	db, err := store.Open(filepath.Join(c.root, "dew.db"), store.Options{Format: storeFormat})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer db.Close()
-	shelf, err := droplet.NewDroplets(db, filepath.Join(c.root, "droplets"))
+	droplets, err := droplet.NewDroplets(db, filepath.Join(c.root, "droplets"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -242,13 +242,13 @@ func (c *cell) read(fn func(b books)) {
 		c.t.Fatal(err)
 	}
 	defer logs.Close()
-	fn(books{reg: registry.New(db), shelf: shelf, exits: runtime.NewExitLog(db, 0), logs: logs})
+	fn(diskState{reg: registry.New(db), droplets: droplets, exits: runtime.NewExitLog(db, 0), logs: logs})
 }
 
 const guid = "11111111-1111-4111-8111-111111111111"
 
-// wish stores one app with a sidecar.
-func (c *cell) wish(command, sidecar string, change ...func(p *app.Process)) {
+// storeApp stores one app with a sidecar.
+func (c *cell) storeApp(command, sidecar string, change ...func(p *app.Process)) {
 	c.t.Helper()
 	check := func(err error) {
 		if err != nil {
@@ -256,10 +256,10 @@ func (c *cell) wish(command, sidecar string, change ...func(p *app.Process)) {
 			c.t.Fatal(err)
 		}
 	}
-	c.read(func(b books) {
-		image, err := b.shelf.AddImage(bytes.NewReader(image(c.t)))
+	c.read(func(b diskState) {
+		image, err := b.droplets.AddImage(bytes.NewReader(image(c.t)))
 		check(err)
-		check(b.shelf.Put(droplet.Droplet{GUID: "d", App: guid, Stack: "host", Image: image}))
+		check(b.droplets.Put(droplet.Droplet{GUID: "d", App: guid, Stack: "host", Image: image}))
 		_, err = b.reg.PutApp(app.App{GUID: guid, Name: "sample", Space: "dev", State: app.Stopped, Droplet: "d"})
 		check(err)
 		_, err = b.reg.UpdateProcess(guid, func(p *app.Process) error {
@@ -388,7 +388,7 @@ func killPID(t testing.TB, pid int) {
 }
 
 // recordLines returns the exit record lines of the app's log.
-func recordLines(t testing.TB, b books) []string {
+func recordLines(t testing.TB, b diskState) []string {
 	t.Helper()
 	var found []string
 	for _, e := range allLines(t, b) {
@@ -399,7 +399,7 @@ func recordLines(t testing.TB, b books) []string {
 	return found
 }
 
-func allLines(t testing.TB, b books) []logstream.Envelope {
+func allLines(t testing.TB, b diskState) []logstream.Envelope {
 	t.Helper()
 	l, err := b.logs.App(guid)
 	if err != nil {

@@ -28,32 +28,32 @@ const queueCatalog = `{"services":[{"id":"queue-id","name":"queue","description"
 
 // An org is deleted with everything in it, even if dewd is killed at any time. The next
 // dewd continues without a request, and nothing is left.
-func TestOrgDeletionSurvivesDeath(t *testing.T) {
-	beside(t)
-	w := newEstate(t)
+func TestOrgDeletionSurvivesKills(t *testing.T) {
+	runParallel(t)
+	w := newDeletionTest(t)
 	for _, death := range []struct {
 		name string
-		kill func(o *estateOrg)
+		kill func(o *deletionOrg)
 	}{
-		{"at once, and while the broker is asked", func(*estateOrg) { w.diesPolling() }},
-		{"while containers stop", w.diesStopping},
-		{"again and again", func(*estateOrg) {
+		{"at once, and while the broker is asked", func(*deletionOrg) { w.killWhilePolling() }},
+		{"while containers stop", w.killWhileStopping},
+		{"again and again", func(*deletionOrg) {
 			for range rounds(3, 20) {
 				testkit.RandomPause(1500 * time.Millisecond)
-				w.again()
+				w.killAndRestart()
 			}
 		}},
 	} {
 		t.Run(death.name, func(t *testing.T) {
 			w.t = t
 			o := w.build()
-			job := w.begins(o)
+			job := w.startDeletion(o)
 			death.kill(o)
-			w.jobEnds(job, "COMPLETE")
+			w.awaitJob(job, "COMPLETE")
 			w.nothingLeft(o)
 			w.kill(syscall.SIGKILL)
 			w.noRecord(o)
-			w.begin()
+			w.startDewd()
 		})
 	}
 }
@@ -61,12 +61,12 @@ func TestOrgDeletionSurvivesDeath(t *testing.T) {
 // If a broker refuses to delete an instance, only its space and the org stay. When the
 // broker no longer refuses, a second deletion deletes the rest.
 func TestOrgDeletionThatABrokerRefuses(t *testing.T) {
-	beside(t)
-	w := newEstate(t)
+	runParallel(t)
+	w := newDeletionTest(t)
 	o := w.build()
-	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Status: 500, Undone: true, Body: `{"description":"the disk is on fire"}`})
-	job := w.begins(o)
-	failed := w.jobEnds(job, "FAILED")
+	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Status: 500, NoEffect: true, Body: `{"description":"the disk is on fire"}`})
+	job := w.startDeletion(o)
+	failed := w.awaitJob(job, "FAILED")
 	for _, want := range []string{`"CF-OrganizationDeletionFailed"`, "Deletion of organization " + o.name + " failed", "Deletion of space one failed", "Service instance jobs: ", "the disk is on fire"} {
 		if !strings.Contains(failed, want) {
 			t.Errorf("the job says %s\nwant %s in it", failed, want)
@@ -82,30 +82,30 @@ func TestOrgDeletionThatABrokerRefuses(t *testing.T) {
 		}
 	}
 	w.broker.On(servicestest.Deprovision)
-	w.jobEnds(w.begins(o), "COMPLETE")
+	w.awaitJob(w.startDeletion(o), "COMPLETE")
 	w.nothingLeft(o)
 	w.kill(syscall.SIGKILL)
 	w.noRecord(o)
 }
 
-// estate is a town with a slow broker.
-type estate struct {
-	*town
+// deletionTest is a routeTest with a slow broker.
+type deletionTest struct {
+	*routeTest
 	broker *servicestest.Broker
 	orgs   int
 }
 
-// estateOrg is an org with resources of every kind.
-type estateOrg struct {
+// deletionOrg is an org with resources of every kind.
+type deletionOrg struct {
 	name, guid      string
 	spaces, apps    map[string]string // guids by name
 	queue, database string            // guids of service instances
 	paths           []string          // paths of all resources in it
 }
 
-func newEstate(t *testing.T) *estate {
+func newDeletionTest(t *testing.T) *deletionTest {
 	t.Helper()
-	w := &estate{town: newTown(t, "--kill-delay", "5s"), broker: servicestest.New(queueCatalog)}
+	w := &deletionTest{routeTest: newRouteTest(t, "--kill-delay", "5s"), broker: servicestest.New(queueCatalog)}
 	server := httptest.NewServer(w.broker)
 	t.Cleanup(server.Close)
 	w.dew("create-service-broker", "slow", "user", "pass", server.URL)
@@ -115,17 +115,17 @@ func newEstate(t *testing.T) *estate {
 
 // build creates an org with two spaces. They have apps with sidecars that are slow to
 // stop, a task, a database, an instance of the slow broker, routes, a domain and roles.
-func (w *estate) build() *estateOrg {
+func (w *deletionTest) build() *deletionOrg {
 	w.t.Helper()
 	w.orgs++
-	o := &estateOrg{name: fmt.Sprintf("acme-%d", w.orgs), spaces: map[string]string{}, apps: map[string]string{}}
+	o := &deletionOrg{name: fmt.Sprintf("acme-%d", w.orgs), spaces: map[string]string{}, apps: map[string]string{}}
 	slow := servicestest.Behaviour{Async: 1}
 	w.broker.On(servicestest.Provision, slow)
 	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 3})
 	w.dew("create-org", o.name)
 	o.guid = w.guid("/v3/organizations?names=" + o.name)
 	user := `{"user":{"data":{"guid":"` + w.guid("/v3/users?usernames=admin") + `"}},`
-	w.must(201, "POST", "/v3/roles", `{"type":"organization_user","relationships":`+user+`"organization":{"data":{"guid":"`+o.guid+`"}}}}`)
+	w.mustRequest(201, "POST", "/v3/roles", `{"type":"organization_user","relationships":`+user+`"organization":{"data":{"guid":"`+o.guid+`"}}}}`)
 	for space, name := range map[string]string{"one": "first", "two": "second"} {
 		w.dew("create-space", space, "-o", o.name)
 		w.dew("target", "-o", o.name, "-s", space)
@@ -133,7 +133,7 @@ func (w *estate) build() *estateOrg {
 		o.spaces[space] = w.guid("/v3/spaces?names=" + space + "&organization_guids=" + o.guid)
 		o.apps[name] = w.appGUID(name)
 		w.dew("run-task", name, "--command", "sleep 1000")
-		w.must(201, "POST", "/v3/roles", `{"type":"space_auditor","relationships":`+user+`"space":{"data":{"guid":"`+o.spaces[space]+`"}}}}`)
+		w.mustRequest(201, "POST", "/v3/roles", `{"type":"space_auditor","relationships":`+user+`"space":{"data":{"guid":"`+o.spaces[space]+`"}}}}`)
 	}
 	w.dew("target", "-o", o.name, "-s", "one")
 	w.dew("create-service", "queue", "tiny", "jobs", "--wait")
@@ -144,15 +144,15 @@ func (w *estate) build() *estateOrg {
 	w.dew("bind-service", "second", "cache", "--wait")
 	o.queue, o.database = w.guid("/v3/service_instances?names=jobs&organization_guids="+o.guid), w.guid("/v3/service_instances?names=cache&organization_guids="+o.guid)
 	domain := o.name + ".example.com"
-	w.must(201, "POST", "/v3/domains", `{"name":"`+domain+`","relationships":{"organization":{"data":{"guid":"`+o.guid+`"}}}}`)
+	w.mustRequest(201, "POST", "/v3/domains", `{"name":"`+domain+`","relationships":{"organization":{"data":{"guid":"`+o.guid+`"}}}}`)
 	w.dew("map-route", "second", domain, "--hostname", "www")
-	w.until("first", "/", "web ")
-	o.paths = w.everything(o)
+	w.awaitResponse("first", "/", "web ")
+	o.paths = w.resourcePaths(o)
 	return o
 }
 
-// everything returns the paths of the org's resources.
-func (w *estate) everything(o *estateOrg) []string {
+// resourcePaths returns the paths of the org's resources.
+func (w *deletionTest) resourcePaths(o *deletionOrg) []string {
 	w.t.Helper()
 	paths := []string{"/v3/organizations/" + o.guid}
 	in := "organization_guids=" + o.guid
@@ -178,10 +178,10 @@ func (w *estate) everything(o *estateOrg) []string {
 	return paths
 }
 
-func (w *estate) guids(path string) (out []string) {
+func (w *deletionTest) guids(path string) (out []string) {
 	w.t.Helper()
 	var list struct{ Resources []struct{ GUID string } }
-	if err := json.Unmarshal([]byte(w.must(200, "GET", path, "")), &list); err != nil {
+	if err := json.Unmarshal([]byte(w.mustRequest(200, "GET", path, "")), &list); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, r := range list.Resources {
@@ -190,10 +190,10 @@ func (w *estate) guids(path string) (out []string) {
 	return out
 }
 
-// begins requests the deletion and returns the path of the job.
-func (w *estate) begins(o *estateOrg) string {
+// startDeletion requests the deletion and returns the path of the job.
+func (w *deletionTest) startDeletion(o *deletionOrg) string {
 	w.t.Helper()
-	res := w.send("DELETE", "/v3/organizations/"+o.guid, "")
+	res := w.socketRequest("DELETE", "/v3/organizations/"+o.guid, "")
 	defer res.Body.Close()
 	job := res.Header.Get("Location")
 	if res.StatusCode != http.StatusAccepted || job == "" {
@@ -202,18 +202,18 @@ func (w *estate) begins(o *estateOrg) string {
 	return job[strings.Index(job, "/v3/"):]
 }
 
-// again kills dewd and starts it again.
-func (w *estate) again() {
+// killAndRestart kills dewd and starts it again.
+func (w *deletionTest) killAndRestart() {
 	w.t.Helper()
 	w.kill(syscall.SIGKILL)
-	w.begin()
+	w.startDewd()
 }
 
-// diesPolling kills dewd, and kills the next one after it has polled the broker.
-func (w *estate) diesPolling() {
+// killWhilePolling kills dewd, and kills the next one after it has polled the broker.
+func (w *deletionTest) killWhilePolling() {
 	w.t.Helper()
 	asked := len(w.broker.Requests(servicestest.Last)) // count before the start, because the next dewd polls at once
-	w.again()
+	w.killAndRestart()
 	w.eventually("the broker is asked how far it is", func() error {
 		if len(w.broker.Requests(servicestest.Last)) == asked {
 			return errors.New("it is not")
@@ -223,12 +223,12 @@ func (w *estate) diesPolling() {
 	if len(w.broker.Instances()) == 0 {
 		w.t.Fatal("the broker is done already")
 	}
-	w.again()
+	w.killAndRestart()
 }
 
-// diesStopping kills dewd when the apps got the signal to stop and have not stopped
+// killWhileStopping kills dewd when the apps got the signal to stop and have not stopped
 // yet.
-func (w *estate) diesStopping(o *estateOrg) {
+func (w *deletionTest) killWhileStopping(o *deletionOrg) {
 	w.t.Helper()
 	w.eventually("an app is gone", func() error {
 		for _, guid := range o.apps {
@@ -241,15 +241,15 @@ func (w *estate) diesStopping(o *estateOrg) {
 	if len(w.leaves()) == 0 {
 		w.t.Fatal("nothing runs any more")
 	}
-	w.again()
+	w.killAndRestart()
 }
 
-// jobEnds waits until a job is finished, and returns its text.
-func (w *estate) jobEnds(job, want string) (said string) {
+// awaitJob waits until a job is finished, and returns its text.
+func (w *deletionTest) awaitJob(job, want string) (said string) {
 	w.t.Helper()
 	var j struct{ State string }
 	w.eventually("the job is done", func() error {
-		said = w.must(200, "GET", job, "")
+		said = w.mustRequest(200, "GET", job, "")
 		if err := json.Unmarshal([]byte(said), &j); err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (w *estate) jobEnds(job, want string) (said string) {
 }
 
 // nothingLeft waits until nothing is left of the org except records of the past.
-func (w *estate) nothingLeft(o *estateOrg) {
+func (w *deletionTest) nothingLeft(o *deletionOrg) {
 	w.t.Helper()
 	for _, path := range o.paths {
 		if status, body := w.ask("GET", path, ""); status != 404 {
@@ -292,14 +292,14 @@ func (w *estate) nothingLeft(o *estateOrg) {
 			}
 		}
 		for _, kind := range []string{"containers", "tasks", "snapshots"} {
-			errs = append(errs, w.none(kind))
+			errs = append(errs, w.checkNone(kind))
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// none checks that containerd has no such object, except those of the stack.
-func (w *estate) none(kind string) error {
+// checkNone checks that containerd has no such object, except those of the stack.
+func (w *deletionTest) checkNone(kind string) error {
 	cmd := exec.Command("ctr", "-a", filepath.Join(w.run, "containerd", "containerd.sock"), "-n", w.names.Namespace, kind, "ls")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -316,7 +316,7 @@ func (w *estate) none(kind string) error {
 
 // noRecord checks that the store has no trace of the org, except events and finished
 // jobs and operations. dewd must not be running.
-func (w *estate) noRecord(o *estateOrg) {
+func (w *deletionTest) noRecord(o *deletionOrg) {
 	w.t.Helper()
 	guids := []string{o.guid, o.queue, o.database}
 	for _, path := range o.paths {
@@ -330,7 +330,7 @@ func (w *estate) noRecord(o *estateOrg) {
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			return remembered(string(name), b, guids)
+			return checkNotStored(string(name), b, guids)
 		})
 	})
 	if err != nil {
@@ -338,17 +338,17 @@ func (w *estate) noRecord(o *estateOrg) {
 	}
 }
 
-// memories are the buckets with records of the past, which outlive the resources.
-var memories = []string{"events", "usage", "jobs", "service operations"}
+// historyBuckets are the buckets with records of the past, which outlive the resources.
+var historyBuckets = []string{"events", "usage", "jobs", "service operations"}
 
-func remembered(name string, b *bbolt.Bucket, guids []string) error {
-	if slices.ContainsFunc(memories, func(m string) bool { return strings.HasPrefix(name, m) }) {
+func checkNotStored(name string, b *bbolt.Bucket, guids []string) error {
+	if slices.ContainsFunc(historyBuckets, func(m string) bool { return strings.HasPrefix(name, m) }) {
 		return nil
 	}
 	var errs []error
 	err := b.ForEach(func(k, v []byte) error {
 		if v == nil {
-			return remembered(name+"/"+string(k), b.Bucket(k), guids)
+			return checkNotStored(name+"/"+string(k), b.Bucket(k), guids)
 		}
 		for _, g := range guids {
 			if bytes.Contains(k, []byte(g)) || bytes.Contains(v, []byte(g)) {
@@ -360,8 +360,8 @@ func remembered(name string, b *bbolt.Bucket, guids []string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// must sends a request and checks the status of the response.
-func (w *estate) must(want int, method, path, body string) string {
+// mustRequest sends a request and checks the status of the response.
+func (w *deletionTest) mustRequest(want int, method, path, body string) string {
 	w.t.Helper()
 	status, answer := w.ask(method, path, body)
 	if status != want {

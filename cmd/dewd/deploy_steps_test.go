@@ -14,14 +14,14 @@ const canarySteps = `"strategy":"canary","options":{"canary":{"steps":[{"instanc
 // Every failure of a deployment is rolled back, at each of its steps, and unusual
 // deployments work. No request fails.
 func TestDeploymentStepsUnderLoad(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
 	w.marks(t, 3, "first")
 	asked := w.load(t)
 	t.Run("cancel of a canary", w.cancelsCanaries)
 	t.Run("never healthy", w.waitsForHealth)
-	t.Run("more in flight than instances", w.fliesHigh)
+	t.Run("more in flight than instances", w.maxInFlight)
 	t.Run("one after the other", w.supersedes)
 	if n := asked(); n < 100 {
 		t.Errorf("only %d requests were made", n)
@@ -30,15 +30,15 @@ func TestDeploymentStepsUnderLoad(t *testing.T) {
 	t.Run("delete", w.deletesMeanwhile)
 }
 
-func (w *town) act(d, action string) {
+func (w *routeTest) act(d, action string) {
 	w.t.Helper()
-	if out := w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/"+action); strings.Contains(out, `"errors"`) {
+	if out := w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/"+action); strings.Contains(out, `"errors"`) {
 		w.t.Errorf("%s: %s", action, out)
 	}
 }
 
 // paused waits for the pause of a canary's step.
-func (w *town) paused(t *testing.T, d string, step int) {
+func (w *routeTest) paused(t *testing.T, d string, step int) {
 	t.Helper()
 	w.reaches(t, d, "ACTIVE", "PAUSED")
 	if got := w.deployment(t, d).Status.Canary.Steps; got.Current != step || got.Total != 2 {
@@ -47,9 +47,9 @@ func (w *town) paused(t *testing.T, d string, step int) {
 }
 
 // cancelsCanaries cancels at once, at each pause, and after the last pause.
-func (w *town) cancelsCanaries(t *testing.T) {
+func (w *routeTest) cancelsCanaries(t *testing.T) {
 	for stop := range 4 {
-		w.say("set-env", "shop", "MARK", fmt.Sprintf("never-%d", stop))
+		w.dewOutput("set-env", "shop", "MARK", fmt.Sprintf("never-%d", stop))
 		d := w.deploy(t, canarySteps)
 		for step := 1; step <= min(stop, 2); step++ {
 			w.paused(t, d, step)
@@ -60,7 +60,7 @@ func (w *town) cancelsCanaries(t *testing.T) {
 		if w.cancelled(d) {
 			w.reaches(t, d, "FINALIZED", "CANCELED")
 		} else { // after the last pause it does not wait
-			w.say("set-env", "shop", "MARK", "first")
+			w.dewOutput("set-env", "shop", "MARK", "first")
 			w.reaches(t, w.deploy(t, ""), "FINALIZED", "DEPLOYED")
 		}
 		w.marks(t, 3, "first")
@@ -69,17 +69,17 @@ func (w *town) cancelsCanaries(t *testing.T) {
 
 // waitsForHealth deploys an app that never becomes healthy. No old instance is stopped
 // for it.
-func (w *town) waitsForHealth(t *testing.T) {
+func (w *routeTest) waitsForHealth(t *testing.T) {
 	check := func(data string) {
-		if out := w.say("curl", "-X", "PATCH", "/v3/processes/"+w.appGUID("shop"), "-d", `{"health_check":`+data+`}`); strings.Contains(out, `"errors"`) {
+		if out := w.dewOutput("curl", "-X", "PATCH", "/v3/processes/"+w.appGUID("shop"), "-d", `{"health_check":`+data+`}`); strings.Contains(out, `"errors"`) {
 			t.Fatal(out)
 		}
 	}
 	check(`{"type":"http","data":{"endpoint":"/guard","timeout":2}}`)
-	w.say("set-env", "shop", "MARK", "sick")
+	w.dewOutput("set-env", "shop", "MARK", "sick")
 	d := w.deploy(t, "")
 	w.eventually("the new instance is given up", func() error {
-		if out := w.look("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) || !strings.Contains(out, "never healthy after 2s") {
+		if out := w.getBody("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) || !strings.Contains(out, "never healthy after 2s") {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
@@ -92,8 +92,8 @@ func (w *town) waitsForHealth(t *testing.T) {
 	check(`{"type":"port","data":{"timeout":60}}`)
 }
 
-func (w *town) fliesHigh(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "high")
+func (w *routeTest) maxInFlight(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "high")
 	nulls := `"web_instances":null,"memory_in_mb":null,"disk_in_mb":null,"log_rate_limit_in_bytes_per_second":null,"canary":null`
 	d := w.deploy(t, `"options":{"max_in_flight":10,`+nulls+`}`)
 	w.reaches(t, d, "FINALIZED", "DEPLOYED")
@@ -101,14 +101,14 @@ func (w *town) fliesHigh(t *testing.T) {
 }
 
 // supersedes deploys again during a deployment, and while a canary is paused.
-func (w *town) supersedes(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "second")
+func (w *routeTest) supersedes(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "second")
 	first := w.deploy(t, "")
-	w.say("set-env", "shop", "MARK", "third")
+	w.dewOutput("set-env", "shop", "MARK", "third")
 	canary := w.deploy(t, canarySteps)
 	w.reaches(t, first, "FINALIZED", "SUPERSEDED")
 	w.paused(t, canary, 1)
-	w.say("set-env", "shop", "MARK", "fourth")
+	w.dewOutput("set-env", "shop", "MARK", "fourth")
 	last := w.deploy(t, "")
 	w.reaches(t, canary, "FINALIZED", "SUPERSEDED")
 	w.reaches(t, last, "FINALIZED", "DEPLOYED")
@@ -117,8 +117,8 @@ func (w *town) supersedes(t *testing.T) {
 
 // stopsMeanwhile stops the app during a deployment. After a start, it is the deployed
 // version.
-func (w *town) stopsMeanwhile(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "fifth")
+func (w *routeTest) stopsMeanwhile(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "fifth")
 	d := w.deploy(t, "")
 	w.dew("stop", "shop")
 	w.noLeaves()
@@ -127,12 +127,12 @@ func (w *town) stopsMeanwhile(t *testing.T) {
 	w.marks(t, 3, "fifth")
 }
 
-func (w *town) deletesMeanwhile(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "sixth")
+func (w *routeTest) deletesMeanwhile(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "sixth")
 	d := w.deploy(t, "")
 	w.dew("delete", "shop", "-f")
 	w.noLeaves()
-	if out := w.look("/v3/deployments/" + d); !strings.Contains(out, "CF-ResourceNotFound") {
+	if out := w.getBody("/v3/deployments/" + d); !strings.Contains(out, "CF-ResourceNotFound") {
 		t.Errorf("the deployment of an app that is gone: %s", out)
 	}
 }
@@ -140,15 +140,15 @@ func (w *town) deletesMeanwhile(t *testing.T) {
 // dewd is killed at every step of a canary, and of its cancel. The next one continues
 // the same deployment at the same step.
 func TestCanaryOutlivesDaemon(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: old}\n")
 	again := func() {
 		w.kill(syscall.SIGKILL)
-		w.begin()
+		w.startDewd()
 	}
 	for _, cancelled := range []bool{true, false} {
-		w.say("set-env", "shop", "MARK", "new")
+		w.dewOutput("set-env", "shop", "MARK", "new")
 		d := w.deploy(t, canarySteps)
 		again()
 		for step := 1; step <= 2; step++ {

@@ -22,10 +22,10 @@ import (
 // Instances are replaced under load, in every possible way, and no request fails:
 // neither short ones, nor those with a body, nor slow ones.
 func TestDeploymentsUnderLoad(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
-	w.until("shop", "/env?name=MARK", "MARK=first")
+	w.awaitResponse("shop", "/env?name=MARK", "MARK=first")
 	asked := w.load(t)
 	t.Run("rolling", w.rolls)
 	t.Run("canary", w.canaries)
@@ -35,12 +35,12 @@ func TestDeploymentsUnderLoad(t *testing.T) {
 	if n := asked(); n < 100 {
 		t.Errorf("only %d requests were made", n)
 	}
-	t.Run("what was cancelled stays away", w.staysBack)
+	t.Run("what was cancelled stays away", w.keepsOldVersion)
 }
 
 // load sends requests all the time. The returned function stops that and returns their
 // number.
-func (w *town) load(t *testing.T) func() int64 {
+func (w *routeTest) load(t *testing.T) func() int64 {
 	var n atomic.Int64
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -79,7 +79,7 @@ func (w *town) load(t *testing.T) func() int64 {
 	}
 }
 
-func (w *town) answer(req *http.Request) (string, error) {
+func (w *routeTest) answer(req *http.Request) (string, error) {
 	res, err := w.client.Do(req)
 	if err != nil {
 		return "", err
@@ -91,15 +91,15 @@ func (w *town) answer(req *http.Request) (string, error) {
 	return b.String(), err
 }
 
-func (w *town) rolls(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "rolled")
+func (w *routeTest) rolls(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "rolled")
 	d := w.deploy(t, `"options":{"max_in_flight":2}`)
 	w.reaches(t, d, "FINALIZED", "DEPLOYED")
 	w.marks(t, 3, "rolled")
 }
 
-func (w *town) canaries(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "canary")
+func (w *routeTest) canaries(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "canary")
 	d := w.deploy(t, `"strategy":"canary","options":{"canary":{"steps":[{"instance_weight":34},{"instance_weight":67}]}}`)
 	for step := 1; step <= 2; step++ {
 		w.reaches(t, d, "ACTIVE", "PAUSED")
@@ -107,16 +107,16 @@ func (w *town) canaries(t *testing.T) {
 			t.Errorf("step %+v, want %d of 2", got.Status.Canary, step)
 		}
 		w.marks(t, 4, "canary", "rolled")
-		w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/continue")
+		w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/continue")
 	}
 	w.reaches(t, d, "FINALIZED", "DEPLOYED")
 	w.marks(t, 3, "canary")
 }
 
 // cancels cancels a deployment after each of its steps. The earlier instances stay.
-func (w *town) cancels(t *testing.T) {
+func (w *routeTest) cancels(t *testing.T) {
 	for started := range rounds(2, 4) {
-		w.say("set-env", "shop", "MARK", "never")
+		w.dewOutput("set-env", "shop", "MARK", "never")
 		d := w.deploy(t, "")
 		w.eventually("new instances run", func() error {
 			st := w.deployment(t, d).Status
@@ -128,7 +128,7 @@ func (w *town) cancels(t *testing.T) {
 		if w.cancelled(d) {
 			w.reaches(t, d, "FINALIZED", "CANCELED")
 		} else {
-			w.say("set-env", "shop", "MARK", "canary")
+			w.dewOutput("set-env", "shop", "MARK", "canary")
 			w.reaches(t, w.deploy(t, ""), "FINALIZED", "DEPLOYED")
 		}
 		w.marks(t, 3, "canary")
@@ -136,9 +136,9 @@ func (w *town) cancels(t *testing.T) {
 }
 
 // cancelled cancels a deployment, and reports whether it was still active.
-func (w *town) cancelled(d string) bool {
+func (w *routeTest) cancelled(d string) bool {
 	w.t.Helper()
-	out := w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	out := w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
 	faster := strings.Contains(out, "Cannot cancel a deployment with status: FINALIZED and reason: DEPLOYED")
 	if !faster && strings.Contains(out, `"errors"`) {
 		w.t.Errorf("cancel: %s", out)
@@ -147,33 +147,33 @@ func (w *town) cancelled(d string) bool {
 }
 
 // survivesBadOnes checks that crashing new instances stop no old one.
-func (w *town) survivesBadOnes(t *testing.T) {
-	w.say("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
+func (w *routeTest) survivesBadOnes(t *testing.T) {
+	w.dewOutput("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
 	d := w.deploy(t, "")
 	w.eventually("the new instance crashes", func() error {
-		if out := w.look("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) {
+		if out := w.getBody("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
 	})
 	w.marks(t, 3, "canary")
 	w.reaches(t, d, "ACTIVE", "DEPLOYING")
-	w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
 	w.reaches(t, d, "FINALIZED", "CANCELED")
 	w.marks(t, 3, "canary")
 }
 
 // After a cancel, an instance that exits restarts as it was, despite later changes.
-func (w *town) staysBack(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "never")
+func (w *routeTest) keepsOldVersion(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "never")
 	d := w.deploy(t, "")
-	w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
 	w.reaches(t, d, "FINALIZED", "CANCELED")
 	w.dew("restart-app-instance", "shop", "0")
 	w.marks(t, 3, "rolled")
 }
 
-func (w *town) rollsBack(t *testing.T) {
+func (w *routeTest) rollsBack(t *testing.T) {
 	var all struct {
 		Resources []struct {
 			GUID, Description string
@@ -199,34 +199,34 @@ type deployment struct {
 }
 
 // deploy starts a deployment of the app shop and returns its guid.
-func (w *town) deploy(t *testing.T, more string) string {
+func (w *routeTest) deploy(t *testing.T, more string) string {
 	t.Helper()
 	if more != "" {
 		more += ","
 	}
 	var d deployment
-	out := w.say("curl", "-X", "POST", "/v3/deployments", "-d", `{`+more+`"relationships":{"app":{"data":{"guid":"`+w.appGUID("shop")+`"}}}}`)
+	out := w.dewOutput("curl", "-X", "POST", "/v3/deployments", "-d", `{`+more+`"relationships":{"app":{"data":{"guid":"`+w.appGUID("shop")+`"}}}}`)
 	if err := json.Unmarshal([]byte(out), &d); err != nil || d.GUID == "" {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return d.GUID
 }
 
-func (w *town) decode(t *testing.T, path string, to any) {
+func (w *routeTest) decode(t *testing.T, path string, to any) {
 	t.Helper()
-	if out := w.look(path); json.Unmarshal([]byte(out), to) != nil {
+	if out := w.getBody(path); json.Unmarshal([]byte(out), to) != nil {
 		t.Fatalf("%s: %s", path, out)
 	}
 }
 
-func (w *town) deployment(t *testing.T, guid string) (d deployment) {
+func (w *routeTest) deployment(t *testing.T, guid string) (d deployment) {
 	t.Helper()
 	w.decode(t, "/v3/deployments/"+guid, &d)
 	return d
 }
 
 // reaches waits for a status.
-func (w *town) reaches(t *testing.T, guid, value, reason string) {
+func (w *routeTest) reaches(t *testing.T, guid, value, reason string) {
 	t.Helper()
 	w.eventually(reason, func() error {
 		if st := w.deployment(t, guid).Status; st.Value != value || st.Reason != reason {
@@ -237,7 +237,7 @@ func (w *town) reaches(t *testing.T, guid, value, reason string) {
 }
 
 // running returns the indexes of the new instances of a deployment that run.
-func (w *town) running(t *testing.T, guid string) (out []int) {
+func (w *routeTest) running(t *testing.T, guid string) (out []int) {
 	t.Helper()
 	var stats struct {
 		Resources []struct {
@@ -256,7 +256,7 @@ func (w *town) running(t *testing.T, guid string) (out []int) {
 
 // marks waits until this number of instances serve requests, with exactly these values
 // of MARK.
-func (w *town) marks(t *testing.T, instances int, want ...string) {
+func (w *routeTest) marks(t *testing.T, instances int, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	w.eventually(fmt.Sprint(want), func() error {
@@ -281,13 +281,13 @@ func (w *town) marks(t *testing.T, instances int, want ...string) {
 // dewd is killed repeatedly during a deployment, or during its cancel. The next one
 // continues, and in the end exactly the desired instances run.
 func TestDeploymentOutlivesDaemon(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
 	before := "first"
 	for i := range rounds(2, 20) {
 		after := fmt.Sprintf("round-%d", i)
-		w.say("set-env", "shop", "MARK", after)
+		w.dewOutput("set-env", "shop", "MARK", after)
 		d := w.deploy(t, `"options":{"max_in_flight":1}`)
 		w.crashDaemon(2)
 		if i%2 == 1 && w.cancelled(d) {
@@ -304,11 +304,11 @@ func TestDeploymentOutlivesDaemon(t *testing.T) {
 }
 
 // crashDaemon kills dewd several times after a short time, and restarts it.
-func (w *town) crashDaemon(times int) {
+func (w *routeTest) crashDaemon(times int) {
 	w.t.Helper()
 	for range times {
 		testkit.RandomPause(1500 * time.Millisecond)
 		w.kill(syscall.SIGKILL)
-		w.begin()
+		w.startDewd()
 	}
 }

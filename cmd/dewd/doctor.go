@@ -74,7 +74,7 @@ func (m machine) read(path string) string {
 // check is one check of the machine.
 type check struct {
 	name string
-	look func(ctx context.Context, m machine) finding
+	run  func(ctx context.Context, m machine) finding
 }
 
 // checks returns the checks in the order of the output: user, kernel, programs,
@@ -115,7 +115,7 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "Print the 
 func doctor(c *cli.Context, cfg config) error {
 	m := machine{cfg: cfg, slash: "/", uid: os.Geteuid(), program: output}
 	if m.uid == 0 && !c.IsSet("root") {
-		m.meet(c.Context)
+		m.findDaemon(c.Context)
 	}
 	found := examine(c.Context, m, checks(m.uid))
 	printed := printText
@@ -135,7 +135,7 @@ func examine(ctx context.Context, m machine, list []check) []finding {
 	var found []finding
 	for _, c := range list {
 		bounded, cancel := context.WithTimeout(ctx, checkLimit)
-		f := c.look(bounded, m)
+		f := c.run(bounded, m)
 		cancel()
 		f.Name = c.name
 		found = append(found, f)
@@ -187,7 +187,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 
 func userRule(uid int) finding {
 	if uid != 0 {
-		return bad(fmt.Sprintf("the user ID is %d, but the other checks need root", uid), "sudo dewd doctor")
+		return bad(fmt.Sprintf("dewd doctor runs as user ID %d, but the other checks need root", uid), "sudo dewd doctor")
 	}
 	return good("root")
 }
@@ -305,11 +305,11 @@ func checkContainerd(ctx context.Context, m machine) finding {
 		return bad(oneLine(fmt.Errorf("containerd does not respond at %s: %w", socket, err)), "start containerd, remove the socket if no containerd uses it, or set another socket with --containerd")
 	}
 	if !private && socket != defaultConfig().Containerd {
-		return bad("there is no containerd socket "+socket, "start containerd, or omit --containerd: then dewd starts a private containerd")
+		return bad("the containerd socket "+socket+" does not exist", "start containerd, or omit --containerd: then dewd starts a private containerd")
 	}
 	text, err := m.program(ctx, m.cfg.ContainerdBinary, "--version")
 	if err != nil {
-		return bad("there is no containerd socket "+m.cfg.Containerd+" and no program "+m.cfg.ContainerdBinary, "run make setup, install containerd, or set the path of its program with --containerd-binary")
+		return bad("found neither the containerd socket "+m.cfg.Containerd+" nor the program "+m.cfg.ContainerdBinary, "run make setup, install containerd, or set the path of its program with --containerd-binary")
 	}
 	return containerdRule(text, "dewd starts it as private containerd")
 }
@@ -349,7 +349,7 @@ func checkInit(path string) finding {
 	const remedy = "run make build, which puts dew-init into the folder of dewd, or set its path with --init"
 	f, err := elf.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return bad("there is no "+path, remedy)
+		return bad(path+" does not exist", remedy)
 	}
 	if err != nil {
 		return bad(fmt.Sprintf("%s is not an executable program: %v", path, err), remedy)
@@ -363,8 +363,8 @@ func checkInit(path string) finding {
 	return good("%s", path)
 }
 
-// lowestPerson is the first UID that Debian assigns to people.
-const lowestPerson = 1000
+// firstUserUID is the first UID that Debian assigns to people.
+const firstUserUID = 1000
 
 func appUserRule(passwd string, uid int) finding {
 	for line := range strings.Lines(passwd) {
@@ -372,7 +372,7 @@ func appUserRule(passwd string, uid int) finding {
 		if len(f) < 7 || f[2] != strconv.Itoa(uid) || f[0] == "vcap" {
 			continue
 		}
-		if shell := filepath.Base(f[6]); uid >= lowestPerson && shell != "nologin" && shell != "false" {
+		if shell := filepath.Base(f[6]); uid >= firstUserUID && shell != "nologin" && shell != "false" {
 			return warn(fmt.Sprintf("user ID %d belongs to %s, who can log in: a process that escapes its container could read the files of this user", uid, f[0]), "choose another user ID with --app-uid")
 		}
 		return warn(fmt.Sprintf("user ID %d belongs to %s", uid, f[0]), "choose another user ID with --app-uid")
@@ -420,9 +420,9 @@ func inotifyRule(instances, watches string) finding {
 	return good("%d instances, %d watches", i, w)
 }
 
-// meet requests the root from the daemon of --run, for the other checks. If there is
-// none, it looks for other daemons.
-func (m *machine) meet(ctx context.Context) {
+// findDaemon requests the root from the daemon of --run, for the other checks. If
+// there is none, it looks for other daemons.
+func (m *machine) findDaemon(ctx context.Context) {
 	m.start = ": start dewd with systemctl start dew, make run in a checkout, or dewd"
 	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.cfg.Run })
 	if served, err := folders.IsServed(filepath.Join(m.cfg.Run, socketName)); err != nil || !served {

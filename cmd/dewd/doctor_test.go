@@ -42,7 +42,7 @@ func expect(t *testing.T, got finding, level, says string) {
 
 func TestUserRule(t *testing.T) {
 	expect(t, userRule(0), levelOK, "root")
-	expect(t, userRule(1000), levelFail, "uid 1000")
+	expect(t, userRule(1000), levelFail, "user ID 1000")
 }
 
 func TestKernelRule(t *testing.T) {
@@ -86,7 +86,7 @@ func TestCgroupRule(t *testing.T) {
 		{"torn", "31 23 - cgroup2\n", "", levelFail, "no cgroup hierarchy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := madeUp(t, map[string]string{
+			m := fakeMachine(t, map[string]string{
 				"proc/self/mountinfo":              tt.mounts,
 				"sys/fs/cgroup/cgroup.controllers": tt.controllers,
 			})
@@ -95,8 +95,8 @@ func TestCgroupRule(t *testing.T) {
 	}
 }
 
-// madeUp returns a machine with the given files and no programs.
-func madeUp(t *testing.T, files map[string]string) machine {
+// fakeMachine returns a machine with the given files and no programs.
+func fakeMachine(t *testing.T, files map[string]string) machine {
 	t.Helper()
 	m := machine{cfg: defaultConfig(), slash: t.TempDir(), program: func(context.Context, string, ...string) (string, error) {
 		return "", exec.ErrNotFound
@@ -119,7 +119,7 @@ func madeUp(t *testing.T, files map[string]string) machine {
 
 func TestSeccompRule(t *testing.T) {
 	expect(t, seccompRule("NoNewPrivs:\t0\nSeccomp:\t0\n"), levelOK, "filters")
-	expect(t, seccompRule("NoNewPrivs:\t0\n"), levelFail, "no seccomp")
+	expect(t, seccompRule("NoNewPrivs:\t0\n"), levelFail, "does not support seccomp")
 }
 
 // The containerd of the machine must respond. Without its socket, the program counts,
@@ -129,38 +129,38 @@ func TestCheckContainerd(t *testing.T) {
 		return func(context.Context, string, ...string) (string, error) { return text, nil }
 	}
 	t.Run("no socket, no program", func(t *testing.T) {
-		m := madeUp(t, nil)
+		m := fakeMachine(t, nil)
 		m.cfg.Containerd = defaultConfig().Containerd
 		if _, err := os.Stat(m.cfg.Containerd); err == nil {
 			t.Skip("this machine has a containerd")
 		}
-		expect(t, checkContainerd(t.Context(), m), levelFail, "no program containerd")
+		expect(t, checkContainerd(t.Context(), m), levelFail, "nor the program containerd")
 		m.program = prints("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3")
-		expect(t, checkContainerd(t.Context(), m), levelOK, "1.6, to be started privately")
+		expect(t, checkContainerd(t.Context(), m), levelOK, "1.6, dewd starts it as private containerd")
 	})
 	t.Run("a socket asked for is not there", func(t *testing.T) {
-		m := madeUp(t, nil)
+		m := fakeMachine(t, nil)
 		m.program = prints("containerd 1.7.1")
-		expect(t, checkContainerd(t.Context(), m), levelFail, "there is no socket")
+		expect(t, checkContainerd(t.Context(), m), levelFail, "the containerd socket "+m.cfg.Containerd+" does not exist")
 	})
 	t.Run("nobody behind the socket", func(t *testing.T) {
-		m := madeUp(t, map[string]string{"containerd.sock": ""})
-		expect(t, checkContainerd(t.Context(), m), levelFail, "does not answer")
+		m := fakeMachine(t, map[string]string{"containerd.sock": ""})
+		expect(t, checkContainerd(t.Context(), m), levelFail, "does not respond")
 	})
 	t.Run("the machine's answers", func(t *testing.T) {
-		m := madeUp(t, nil)
+		m := fakeMachine(t, nil)
 		serveVersion(t, m.cfg.Containerd, "v1.7.24")
 		expect(t, checkContainerd(t.Context(), m), levelOK, "1.7, at "+m.cfg.Containerd)
 	})
 	t.Run("this root's own answers", func(t *testing.T) {
-		m := madeUp(t, map[string]string{"root/containerd/x": "", "run/containerd/x": ""})
+		m := fakeMachine(t, map[string]string{"root/containerd/x": "", "run/containerd/x": ""})
 		serveVersion(t, filepath.Join(m.cfg.Run, "containerd", "containerd.sock"), "2.0.0")
 		expect(t, checkContainerd(t.Context(), m), levelOK, "2.0, at "+m.cfg.Run)
 	})
 	t.Run("this root's own is down", func(t *testing.T) {
-		m := madeUp(t, map[string]string{"root/containerd/x": ""})
+		m := fakeMachine(t, map[string]string{"root/containerd/x": ""})
 		m.program = prints("containerd 1.7.1")
-		expect(t, checkContainerd(t.Context(), m), levelOK, "1.7, to be started privately")
+		expect(t, checkContainerd(t.Context(), m), levelOK, "1.7, dewd starts it as private containerd")
 	})
 }
 
@@ -197,21 +197,21 @@ func TestRuncRule(t *testing.T) {
 	expect(t, runcRule("runc version 1.1.5+ds1\nspec: 1.0.2-dev"), levelOK, "1.1")
 	expect(t, runcRule("runc version 1.0.3"), levelFail, "older")
 	expect(t, runcRule("runc"), levelWarn, "unknown")
-	expect(t, checkRunc(t.Context(), madeUp(t, nil)), levelFail, "not found")
+	expect(t, checkRunc(t.Context(), fakeMachine(t, nil)), levelFail, "not found")
 }
 
 func TestCheckInit(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dew-init")
-	expect(t, checkInit(path), levelFail, "there is no "+path)
+	expect(t, checkInit(path), levelFail, path+" does not exist")
 	for _, tt := range []struct {
 		name        string
 		content     []byte
 		level, says string
 	}{
-		{"script", []byte("#!/bin/sh\n"), levelFail, "is not a program"},
+		{"script", []byte("#!/bin/sh\n"), levelFail, "is not an executable program"},
 		{"static", program(t, elf.PT_LOAD), levelOK, path},
-		{"dynamic", program(t, elf.PT_INTERP), levelFail, "is not static"},
+		{"dynamic", program(t, elf.PT_INTERP), levelFail, "is not statically linked"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := os.WriteFile(path, tt.content, 0o600); err != nil {
@@ -242,11 +242,11 @@ func program(t *testing.T, part elf.ProgType) []byte {
 
 func TestAppUserRule(t *testing.T) {
 	passwd := "root:x:0:0:root:/root:/bin/bash\ndaemon:x:500:500::/:/usr/sbin/nologin\nann:x:2001:2001::/home/ann:/bin/bash\nvcap:x:2002:2002::/home/vcap:/bin/bash\ntorn\n"
-	expect(t, appUserRule(passwd, 2000), levelOK, "no user has uid")
-	expect(t, appUserRule(passwd, 2001), levelWarn, "ann, a person")
-	expect(t, appUserRule(passwd, 500), levelWarn, "uid 500 is daemon")
-	expect(t, appUserRule(passwd, 2002), levelOK, "no user has uid")
-	expect(t, appUserRule("", 2000), levelOK, "no user has uid")
+	expect(t, appUserRule(passwd, 2000), levelOK, "no user has the ID")
+	expect(t, appUserRule(passwd, 2001), levelWarn, "ann, who can log in")
+	expect(t, appUserRule(passwd, 500), levelWarn, "user ID 500 belongs to daemon")
+	expect(t, appUserRule(passwd, 2002), levelOK, "no user has the ID")
+	expect(t, appUserRule("", 2000), levelOK, "no user has the ID")
 }
 
 func TestNamesRule(t *testing.T) {
@@ -254,15 +254,15 @@ func TestNamesRule(t *testing.T) {
 	expect(t, namesRule("a.dew.localhost", "127.0.0.1 STREAM\n", nil), levelOK, "127.0.0.1")
 	expect(t, namesRule("a.example.org", "192.0.2.1 STREAM\n", nil), levelWarn, "not to this machine")
 	expect(t, namesRule("a.dew.localhost", "", errors.New("exit status 2")), levelWarn, "does not resolve")
-	expect(t, namesRule("a.dew.localhost", "", exec.ErrNotFound), levelWarn, "no getent")
+	expect(t, namesRule("a.dew.localhost", "", exec.ErrNotFound), levelWarn, "program getent not found")
 }
 
 func TestSubnetRule(t *testing.T) {
 	taken := []netip.Prefix{netip.MustParsePrefix("192.168.1.0/24"), netip.MustParsePrefix("10.201.0.0/20")}
 	expect(t, subnetRule(netip.MustParsePrefix("10.9.0.0/20"), taken), levelOK, "is free")
 	expect(t, subnetRule(netip.MustParsePrefix("192.168.0.0/16"), taken), levelFail, "overlaps 192.168.1.0/24")
-	expect(t, subnetRule(netip.Prefix{}, taken), levelOK, "one of 10.201.0.0/16")
-	expect(t, subnetRule(netip.Prefix{}, append(taken, netip.MustParsePrefix("10.0.0.0/8"))), levelFail, "all within 10.0.0.0/8")
+	expect(t, subnetRule(netip.Prefix{}, taken), levelOK, "dewd chooses a free network in 10.201.0.0/16")
+	expect(t, subnetRule(netip.Prefix{}, append(taken, netip.MustParsePrefix("10.0.0.0/8"))), levelFail, "all of 10.201.0.0/16 is within 10.0.0.0/8")
 }
 
 func TestDiskRule(t *testing.T) {
@@ -276,14 +276,14 @@ func TestInotifyRule(t *testing.T) {
 	expect(t, inotifyRule("128\n", "65536\n"), levelOK, "128 instances")
 	expect(t, inotifyRule("128", "1024"), levelWarn, "few")
 	expect(t, inotifyRule("1", "65536"), levelWarn, "few")
-	expect(t, inotifyRule("", ""), levelWarn, "unknown")
+	expect(t, inotifyRule("", ""), levelWarn, "cannot read the inotify limits")
 }
 
 func TestDaemonRule(t *testing.T) {
 	root := t.TempDir()
 	rule := func(root string) finding { return daemonRule(machine{cfg: config{Root: root}}) }
-	expect(t, rule(root), levelOK, "none runs on "+root)
-	expect(t, daemonRule(machine{cfg: config{Root: root}, others: []string{"/run/dew-1"}}), levelWarn, "found a daemon at /run/dew-1")
+	expect(t, rule(root), levelOK, "no dewd runs on "+root)
+	expect(t, daemonRule(machine{cfg: config{Root: root}, others: []string{"/run/dew-1"}}), levelWarn, "found a dewd at /run/dew-1")
 	h, err := folders.Hold(t.Context(), root, filepath.Join(t.TempDir(), "run"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -295,14 +295,14 @@ func TestDaemonRule(t *testing.T) {
 }
 
 // doctor checks the root of the daemon of --run.
-func TestDoctorMeets(t *testing.T) {
+func TestDoctorFindsDaemon(t *testing.T) {
 	run := testkit.ShortDir(t)
 	m := machine{cfg: config{Root: "/var/lib/dew", Run: run}}
-	m.meet(t.Context())
+	m.findDaemon(t.Context())
 	if m.others = nil; m.status != nil {
 		t.Fatalf("met %+v where none is", m.status)
 	}
-	expect(t, daemonRule(m), levelOK, "start one with systemctl start dew, make run in a checkout, or dewd")
+	expect(t, daemonRule(m), levelOK, "start dewd with systemctl start dew, make run in a checkout, or dewd")
 	l, err := net.Listen("unix", filepath.Join(run, socketName))
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestDoctorMeets(t *testing.T) {
 	})}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close() })
-	m.meet(t.Context())
+	m.findDaemon(t.Context())
 	if m.cfg.Root != "/elsewhere" || m.cfg.Domain != "apps.example.com" {
 		t.Errorf("the checks look at %s and %s", m.cfg.Root, m.cfg.Domain)
 	}
@@ -327,7 +327,7 @@ func TestDoctorWithoutRoot(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("found %+v", found)
 	}
-	expect(t, found[0], levelFail, "uid 1000 is not root, and the checks need root")
+	expect(t, found[0], levelFail, "dewd doctor runs as user ID 1000, but the other checks need root")
 }
 
 func TestNearest(t *testing.T) {
@@ -342,10 +342,10 @@ func TestNearest(t *testing.T) {
 
 // The checks leave no files, whether the file system supports punching holes or not.
 func TestTriesLeaveNothing(t *testing.T) {
-	m := madeUp(t, nil)
+	m := fakeMachine(t, nil)
 	m.cfg.Root = t.TempDir()
 	for _, c := range []check{{"punch", tryPunch}, {"overlay", tryOverlay}, {"disk", checkDisk}} {
-		if f := c.look(t.Context(), m); f.Level != levelOK && f.Do == "" {
+		if f := c.run(t.Context(), m); f.Level != levelOK && f.Do == "" {
 			t.Errorf("%s: %+v says nothing to do", c.name, f)
 		}
 	}

@@ -181,15 +181,15 @@ func checkDisk(_ context.Context, m machine) finding {
 	return diskRule(dir, int64(s.Bavail)*s.Bsize, int64(m.cfg.LogReserve))
 }
 
-// comfort is the free space for pushing an app, in addition to the reserve.
-const comfort = 1 << 30
+// pushSpace is the free space for pushing an app, in addition to the reserve.
+const pushSpace = 1 << 30
 
 func diskRule(dir string, free, reserve int64) finding {
 	what := fmt.Sprintf("%d MiB free on %s", free>>20, dir)
 	switch {
 	case free < reserve:
 		return bad(fmt.Sprintf("%s, less than the reserve of %d MiB: dewd pauses apps that print a lot", what, reserve>>20), "free disk space, or set a smaller --log-reserve")
-	case free < reserve+comfort:
+	case free < reserve+pushSpace:
 		return warn(what, "free disk space: a push can need more than this")
 	}
 	return good("%s", what)

@@ -42,15 +42,15 @@ func spy(t *testing.T) (address string, met *atomic.Int32) {
 
 // developer is a user who is a developer in the space dev, and not an administrator.
 type developer struct {
-	*town
+	*routeTest
 	token, space string
 }
 
-func (w *town) developer() *developer {
+func (w *routeTest) developer() *developer {
 	w.t.Helper()
-	w.say("create-user", "dora", "secret word")
-	w.say("set-space-role", "dora", "local", "dev", "SpaceDeveloper")
-	d := &developer{town: w, space: w.guid("/v3/spaces?names=dev")}
+	w.dewOutput("create-user", "dora", "secret word")
+	w.dewOutput("set-space-role", "dora", "local", "dev", "SpaceDeveloper")
+	d := &developer{routeTest: w, space: w.guid("/v3/spaces?names=dev")}
 	d.login()
 	return d
 }
@@ -138,17 +138,17 @@ func (d *developer) register(name, where string) (failure string) {
 // the machine, and reveal nothing about it. They can use routes of dew. URLs of an
 // older dewd, which did not store their owner, still work, and are reported.
 func TestURLsOfDevelopers(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	fake := httptest.NewServer(servicestest.New(fmt.Sprintf(smallCatalog, "old")))
 	t.Cleanup(fake.Close)
-	w := &town{cell: newCell(t), client: &http.Client{Timeout: patience}}
+	w := &routeTest{cell: newCell(t), client: &http.Client{Timeout: patience}}
 	secret, met := spy(t)
 	oldStore(t, w.root, strings.TrimPrefix(fake.URL, "http://"), secret, secret)
-	w.begin()
+	w.startDewd()
 	d := w.developer()
-	w.oldOnesWork(met)
+	w.oldURLsWork(met)
 	w.push("shop", "")
-	w.until("shop", "/", "web 0")
+	w.awaitResponse("shop", "/", "web 0")
 
 	const refusal = "The service broker could not be reached: dew does not connect to a loopback address for users who are not administrators; an administrator can allow the host with dewd --allow-broker-hosts"
 	_, port, _ := net.SplitHostPort(secret)
@@ -161,8 +161,8 @@ func TestURLsOfDevelopers(t *testing.T) {
 	if got := d.register("routed", "http://shop.dew.localhost:"+port); !strings.Contains(got, "The service broker returned an invalid response") {
 		t.Errorf("broker that is an app: %q", got)
 	}
-	d.drainsNowhere(secret)
-	d.guardedByNobody(secret)
+	d.refusesDrain(secret)
+	d.refusesRouteService(secret)
 	if n := met.Load(); n > 0 {
 		t.Errorf("%d connections to the port", n)
 	}
@@ -170,12 +170,12 @@ func TestURLsOfDevelopers(t *testing.T) {
 	log := w.said
 	w.kill(syscall.SIGTERM)
 	for _, kind := range []string{"service broker", "log drain", "route service"} {
-		if !strings.Contains(log.String(), `only an administrator could set it now (set it again as an administrator, or allow its host with --allow-broker-hosts)" kind="`+kind+`" name=old-`) {
+		if !strings.Contains(log.String(), `now only an administrator can set such a URL (set it again as an administrator, or allow its host with --allow-broker-hosts)" kind="`+kind+`" name=old-`) {
 			t.Errorf("the log does not name the old %s\n%s", kind, log)
 		}
 	}
 	w.flags = append(w.flags, "--allow-broker-hosts", "127.0.0.0/8")
-	w.begin()
+	w.startDewd()
 	d.login()
 	again := httptest.NewServer(servicestest.New(fmt.Sprintf(smallCatalog, "new")))
 	t.Cleanup(again.Close)
@@ -184,12 +184,12 @@ func TestURLsOfDevelopers(t *testing.T) {
 	}
 }
 
-// oldOnesWork checks that the old broker gets requests, and that the log and doctor
+// oldURLsWork checks that the old broker gets requests, and that the log and doctor
 // report it.
-func (w *town) oldOnesWork(met *atomic.Int32) {
+func (w *routeTest) oldURLsWork(met *atomic.Int32) {
 	w.t.Helper()
 	w.eventually("the old broker has a catalog", func() error {
-		if s := w.look("/v3/service_offerings?names=s-old"); !strings.Contains(s, `"s-old"`) {
+		if s := w.getBody("/v3/service_offerings?names=s-old"); !strings.Contains(s, `"s-old"`) {
 			return fmt.Errorf("%s", s)
 		}
 		return nil
@@ -203,30 +203,30 @@ func (w *town) oldOnesWork(met *atomic.Int32) {
 			w.t.Errorf("doctor does not name %s\n%s", name, out)
 		}
 	}
-	w.say("delete-service", "-f", "old-door")
+	w.dewOutput("delete-service", "-f", "old-door")
 	met.Store(0)
 }
 
-// drainsNowhere binds a drain of the developer, and checks that the app's log has the
+// refusesDrain binds a drain of the developer, and checks that the app's log has the
 // reason why nothing is sent.
-func (d *developer) drainsNowhere(secret string) {
+func (d *developer) refusesDrain(secret string) {
 	d.t.Helper()
 	d.provide("papers", `"syslog_drain_url":"syslog://`+secret+`"`)
-	d.say("bind-service", "shop", "papers")
+	d.dewOutput("bind-service", "shop", "papers")
 	d.eventually("the drain says why it sends nothing", func() error {
-		if log := d.say("logs", "shop", "--recent"); !strings.Contains(log, "drain papers: cannot send to syslog://"+secret+": dew does not connect to a loopback address") {
+		if log := d.dewOutput("logs", "shop", "--recent"); !strings.Contains(log, "drain papers: cannot send to syslog://"+secret+": dew does not connect to a loopback address") {
 			return fmt.Errorf("%s", log)
 		}
 		return nil
 	})
 }
 
-// guardedByNobody binds a route service of the developer. The route then refuses all
+// refusesRouteService binds a route service of the developer. The route then refuses all
 // requests.
-func (d *developer) guardedByNobody(secret string) {
+func (d *developer) refusesRouteService(secret string) {
 	d.t.Helper()
 	d.provide("door", `"route_service_url":"https://`+secret+`"`)
-	d.say("bind-route-service", "dew.localhost", "--hostname", "shop", "door")
+	d.dewOutput("bind-route-service", "dew.localhost", "--hostname", "shop", "door")
 	d.becomes(http.StatusBadGateway)
 	if _, body := d.get("shop", "/"); !strings.Contains(body, "The address of the Route Service is not allowed") {
 		d.t.Errorf("the route answers %q", body)

@@ -88,7 +88,7 @@ func oldStore(t testing.TB, root, broker, drain, front string) {
 func TestDoctorNamesStoredURLs(t *testing.T) {
 	root := t.TempDir()
 	m := machine{cfg: config{Root: root, Run: t.TempDir()}}
-	expect(t, checkURLs(t.Context(), m), levelOK, "no stored URL")
+	expect(t, checkURLs(t.Context(), m), levelOK, "the URLs of all service brokers, log drains and route services are allowed")
 	oldStore(t, root, "127.0.0.1:9", "192.0.2.1:514", "[::ffff:169.254.169.254]/latest")
 	got := checkURLs(t.Context(), m)
 	expect(t, got, levelWarn, "route service old-door (")
@@ -99,13 +99,13 @@ func TestDoctorNamesStoredURLs(t *testing.T) {
 	if err := m.cfg.Outbound.BrokerHosts.UnmarshalText([]byte("127.0.0.1,169.254.0.0/16")); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, checkURLs(t.Context(), m), levelOK, "no stored URL")
+	expect(t, checkURLs(t.Context(), m), levelOK, "the URLs of all service brokers, log drains and route services are allowed")
 }
 
 func TestURLsRule(t *testing.T) {
 	got := urlsRule([]v3.RefusedURL{{Kind: "log drain", GUID: "g", Name: "papers", Host: "h:1", Why: "a loopback address"}})
 	want := finding{
-		Level: levelWarn, What: "these keep working, but only an administrator could set their URLs now: log drain papers (g) at h:1, a loopback address",
+		Level: levelWarn, What: "these URLs still work, but now only an administrator can set such URLs: log drain papers (g) at h:1, a loopback address",
 		Do: "set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts",
 	}
 	if d := cmp.Diff(want, got); d != "" {

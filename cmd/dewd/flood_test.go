@@ -22,7 +22,7 @@ import (
 // no dewd reads. Afterwards it continues: it was not stopped, and every hole in the log
 // is recorded.
 func TestFloodWhileNobodyReads(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "1s")
 	logs := filepath.Join(c.root, "logs")
 	if err := os.MkdirAll(logs, 0o700); err != nil {
@@ -37,7 +37,7 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c.wish("exec ./testapp flood", "while :; do sleep 1000; done")
+	c.storeApp("exec ./testapp flood", "while :; do sleep 1000; done")
 	var last uint64
 	for round := range rounds(1, 2) {
 		c.start()
@@ -52,11 +52,11 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 		c.start()
 		c.floodGrows(logs)
 		c.kill(syscall.SIGKILL)
-		c.read(func(b books) { last = checkFlood(t, b) })
+		c.read(func(b diskState) { last = checkFlood(t, b) })
 		c.start()
 		c.floodGrows(logs)
 		c.kill(syscall.SIGKILL)
-		c.read(func(b books) {
+		c.read(func(b diskState) {
 			if now := checkFlood(t, b); now <= last {
 				t.Errorf("round %d: the log ends at %d as before: the flood hangs", round, now)
 			}
@@ -121,7 +121,7 @@ func (c *cell) floodStands(logs string) {
 
 // checkFlood checks for holes in the numbers that the process prints, and returns the
 // last sequence number.
-func checkFlood(t *testing.T, b books) uint64 {
+func checkFlood(t *testing.T, b diskState) uint64 {
 	t.Helper()
 	l, err := b.logs.App(guid)
 	if err != nil {

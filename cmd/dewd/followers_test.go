@@ -37,7 +37,7 @@ const (
 // stays small, because a follower that cannot keep up reads from the segments later.
 // dewd releases the memory when they leave.
 func TestFollowersMemory(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	followers, bursts := rounds(40, 200), rounds(4, 30)
 	c := newCell(t, "--log-level", "info")
 	c.launchAs(plainDewd(t))
@@ -46,14 +46,14 @@ func TestFollowersMemory(t *testing.T) {
 	c.pushLogs("n=0; while :; do yes "+line+" | head -n 40000; n=$((n+1)); echo burst $n; sleep 0.5; done", idle)
 	guid := filepath.Base(c.appLog())
 	before := c.memory("VmRSS")
-	crowd := c.crowd(guid)
+	followerGroup := c.followerGroup(guid)
 	for i := range followers {
-		crowd.join(i)
+		followerGroup.join(i)
 	}
 	c.resetPeak()
 	seen := c.burstsPrinted(0)
 	c.eventually("every follower has its first bytes, and bursts are written", func() error {
-		if n := crowd.readers(); n < followers {
+		if n := followerGroup.readers(); n < followers {
 			return fmt.Errorf("%d of %d followers have read", n, followers)
 		}
 		if n := c.burstsPrinted(seen); n < bursts {
@@ -62,7 +62,7 @@ func TestFollowersMemory(t *testing.T) {
 		return nil
 	})
 	peak, with := c.memory("VmHWM"), c.memory("VmRSS")
-	crowd.leave()
+	followerGroup.leave()
 	c.dew("stop", "sample")
 	left := c.memory("VmRSS")
 	began := time.Now()
@@ -127,8 +127,8 @@ func (c *cell) burstsPrinted(first int) int {
 	return n - first
 }
 
-// crowd is a group of clients that follow one log more slowly than it is written.
-type crowd struct {
+// followerGroup is a group of clients that follow one log more slowly than it is written.
+type followerGroup struct {
 	c     *cell
 	guid  string
 	ctx   context.Context //nolint:containedctx // the life of its members
@@ -141,13 +141,13 @@ type crowd struct {
 	read map[int]int
 }
 
-func (c *cell) crowd(guid string) *crowd {
+func (c *cell) followerGroup(guid string) *followerGroup {
 	c.t.Helper()
 	found := regexp.MustCompile(`api=(\S+)`).FindStringSubmatch(c.said.String())
 	if found == nil {
 		c.t.Fatalf("dewd does not say where its API is:\n%s", c.said)
 	}
-	w := &crowd{c: c, guid: guid, base: found[1], read: map[int]int{}}
+	w := &followerGroup{c: c, guid: guid, base: found[1], read: map[int]int{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	c.t.Cleanup(w.leave)
 	password, err := os.ReadFile(filepath.Join(c.root, "admin-password"))
@@ -177,7 +177,7 @@ func (c *cell) crowd(guid string) *crowd {
 }
 
 // overTLS returns a separate connection to the API, as browsers and cf create it.
-func (w *crowd) overTLS() *http.Transport {
+func (w *followerGroup) overTLS() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // the certificate is not what is tested
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
@@ -185,14 +185,14 @@ func (w *crowd) overTLS() *http.Transport {
 }
 
 // overSocket returns a separate connection to the socket, as dew creates it.
-func (w *crowd) overSocket() *http.Transport {
+func (w *followerGroup) overSocket() *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.c.run, socketName))
 	}}
 }
 
 // join adds a client. Its number selects its kind.
-func (w *crowd) join(i int) {
+func (w *followerGroup) join(i int) {
 	stream := "/stream/v1/apps/" + w.guid
 	w.group.Go(func() {
 		var err error
@@ -212,14 +212,14 @@ func (w *crowd) join(i int) {
 	})
 }
 
-func (w *crowd) get(door *http.Transport, url, accept string) (*http.Response, error) {
+func (w *followerGroup) get(transport *http.Transport, url, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Authorization", "Bearer "+w.token)
-	resp, err := door.RoundTrip(req)
+	resp, err := transport.RoundTrip(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		return nil, errors.Join(errors.New(resp.Status), resp.Body.Close())
 	}
@@ -227,9 +227,9 @@ func (w *crowd) get(door *http.Transport, url, accept string) (*http.Response, e
 }
 
 // follow reads a little at a time, or nothing more if there is no pause.
-func (w *crowd) follow(i int, door *http.Transport, url, accept string, pause time.Duration) error {
-	defer door.CloseIdleConnections()
-	resp, err := w.get(door, url, accept)
+func (w *followerGroup) follow(i int, transport *http.Transport, url, accept string, pause time.Duration) error {
+	defer transport.CloseIdleConnections()
+	resp, err := w.get(transport, url, accept)
 	if err != nil {
 		return err
 	}
@@ -251,10 +251,10 @@ func (w *crowd) follow(i int, door *http.Transport, url, accept string, pause ti
 
 // poll reads one page after the other, from the oldest line, at the pace of a polling
 // client.
-func (w *crowd) poll(i int, door *http.Transport) error {
-	defer door.CloseIdleConnections()
+func (w *followerGroup) poll(i int, transport *http.Transport) error {
+	defer transport.CloseIdleConnections()
 	for start := int64(0); w.ctx.Err() == nil; time.Sleep(250 * time.Millisecond) {
-		resp, err := w.get(door, fmt.Sprintf("%s/api/v1/read/%s?envelope_types=LOG&limit=1000&start_time=%d", w.base, w.guid, start), "application/json")
+		resp, err := w.get(transport, fmt.Sprintf("%s/api/v1/read/%s?envelope_types=LOG&limit=1000&start_time=%d", w.base, w.guid, start), "application/json")
 		if err != nil {
 			return err
 		}
@@ -275,20 +275,20 @@ func (w *crowd) poll(i int, door *http.Transport) error {
 	return nil
 }
 
-func (w *crowd) note(i, n int) {
+func (w *followerGroup) note(i, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.read[i] += n
 }
 
 // readers returns how many clients have read something.
-func (w *crowd) readers() int {
+func (w *followerGroup) readers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.read)
 }
 
-func (w *crowd) leave() {
+func (w *followerGroup) leave() {
 	w.end()
 	w.group.Wait()
 }

@@ -49,7 +49,7 @@ func TestIdleAppsDoNotCrash(t *testing.T) {
 	checks := c.checks()
 	c.kill(syscall.SIGKILL)
 	crashes := 0
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		for _, guid := range guids {
 			rs, err := b.exits.Process(guid)
 			if err != nil {
@@ -68,8 +68,8 @@ func TestIdleAppsDoNotCrash(t *testing.T) {
 func (c *cell) idleApps(n int, interval time.Duration) []string {
 	c.t.Helper()
 	var guids []string
-	c.read(func(b books) {
-		image, err := b.shelf.AddImage(bytes.NewReader(image(c.t)))
+	c.read(func(b diskState) {
+		image, err := b.droplets.AddImage(bytes.NewReader(image(c.t)))
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func (c *cell) idleApps(n int, interval time.Duration) []string {
 				return nil
 			})
 			_, startErr := b.reg.UpdateApp(guid, func(a *app.App) error { a.State = app.Started; return nil })
-			if err := errors.Join(b.shelf.Put(droplet.Droplet{GUID: "d" + guid, App: guid, Stack: "host", Image: image}), appErr, processErr, startErr); err != nil {
+			if err := errors.Join(b.droplets.Put(droplet.Droplet{GUID: "d" + guid, App: guid, Stack: "host", Image: image}), appErr, processErr, startErr); err != nil {
 				c.t.Fatal(err)
 			}
 			guids = append(guids, guid)

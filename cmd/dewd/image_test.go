@@ -141,7 +141,7 @@ func (c *cell) answer(host string) (string, error) {
 // A tarball becomes a stack for an app without a shell, and cannot be removed while the
 // app exists.
 func TestImageAppAndTarballStack(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t)
 	c.start()
 	layer := imageLayer(t)
@@ -157,7 +157,7 @@ func TestImageAppAndTarballStack(t *testing.T) {
 	}
 	c.dew("restage", "boxed")
 	out, err := c.outcome("push", "other", "-o", strings.Replace(ref, "shop:1", "none:1", 1), "--no-manifest")
-	if err == nil || !strings.Contains(out, "has no such image") {
+	if err == nil || !strings.Contains(out, "the image does not exist in registry") {
 		t.Errorf("a missing image: %v\n%s", err, out)
 	}
 
@@ -235,7 +235,7 @@ func TestCFImage(t *testing.T) {
 	s.write("manifest.yml", []byte("applications:\n- name: listed\n  memory: 64M\n  docker: {image: \""+ref+"\", username: clerk}\n"))
 	s.cf("push", "#0 running")
 	s.cf("create-app-manifest listed -p /dev/stdout", `^ +image: +"?`+ref)
-	s.refuses("push missing --no-manifest -o "+strings.Replace(ref, "shop:1", "none:1", 1), "has no such image")
+	s.refuses("push missing --no-manifest -o "+strings.Replace(ref, "shop:1", "none:1", 1), "the image does not exist in registry")
 	s.refuses("push boxed --no-manifest -p "+s.dir, "Cannot create bits package for a Docker app")
 	s.cf("stacks", `^host\b`)
 }

@@ -32,7 +32,7 @@ import (
 // dewd is killed in the middle of every job that has children, mounts or unfinished
 // files. After each, dewd starts, doctor reports no problem, and teardown succeeds.
 func TestStartAfterAKillInEveryJob(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	for _, group := range []struct {
 		name string
 		kill func(k *killedJobs)
@@ -201,12 +201,12 @@ func (k *killedJobs) killCopies() {
 	began, stop := make(chan struct{}), make(chan struct{})
 	ref := k.slowRegistry(began, stop)
 	defer close(stop)
-	m := &mortalServices{cell: k.cell, engine: "redis"}
+	m := &serviceKillTest{cell: k.cell, engine: "redis"}
 	m.live(1)
 	m.service()
 	k.background("stack", "add", fmt.Sprintf("s%d", rand.N(1<<30)), "--image", ref)
 	<-began
-	if !m.dies("service-snapshot", mortalDB) {
+	if !m.killedWhile("service-snapshot", killTestDB) {
 		k.t.Fatal("dewd did not die in the middle of a snapshot")
 	}
 }
@@ -255,7 +255,7 @@ func (k *killedJobs) slowRegistry(began, stop chan struct{}) string {
 func (k *killedJobs) killCrash() {
 	k.t.Helper()
 	if _, err := os.Stat(filepath.Join(k.root, "dew.db")); err != nil {
-		k.wish(idle, idle)
+		k.storeApp(idle, idle)
 	}
 	armed := k.path("armed")
 	if err := os.RemoveAll(armed); err != nil {

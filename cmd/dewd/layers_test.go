@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/dewrun/dew"
 
-// storeys orders the packages into layers: a package can only import packages of lower
+// layers orders the packages into layers: a package can only import packages of lower
 // layers. Every package has one.
-var storeys = map[string]int{
+var layers = map[string]int{
 	"cmd/dew": 11, "cmd/dew-init": 11, "cmd/dew-sftp": 11, "cmd/dew-static": 11, "cmd/dewd": 11,
 	"api":      10,
 	"api/apps": 9, "api/bits": 9, "api/daemon": 9, "api/logs": 9, "api/market": 9, "api/orgs": 9, "api/routes": 9,
@@ -49,8 +49,8 @@ type imported struct {
 	test      bool
 }
 
-// breach returns what is wrong with an import, or nothing.
-func breach(i imported) string {
+// layerViolation returns what is wrong with an import, or nothing.
+func layerViolation(i imported) string {
 	if strings.HasPrefix(i.path, "github.com/containerd/") && i.pkg != containerdUser {
 		return "only " + containerdUser + " knows containerd"
 	}
@@ -61,13 +61,13 @@ func breach(i imported) string {
 	if i.pkg == "examples" || strings.HasPrefix(i.pkg, "examples/") {
 		return "examples are apps: they know nothing of dew"
 	}
-	from, known := storeys[i.pkg]
+	from, known := layers[i.pkg]
 	if !known {
-		return "package " + i.pkg + " is on no storey"
+		return "package " + i.pkg + " is in no layer"
 	}
-	target, known := storeys[to]
+	target, known := layers[to]
 	if !known {
-		return "package " + to + " is on no storey"
+		return "package " + to + " is in no layer"
 	}
 	if to == "testkit" && i.pkg != to {
 		if i.test {
@@ -77,12 +77,12 @@ func breach(i imported) string {
 	}
 	// Tests can import fakes and test suites above their own package, and an external
 	// test its own package. The tests of the databases need containers.
-	if i.test && (to == i.pkg || to == "runtime/runtimetest" && from >= storeys["runtime"] ||
+	if i.test && (to == i.pkg || to == "runtime/runtimetest" && from >= layers["runtime"] ||
 		i.pkg == "services/builtin" && to == containerdUser) {
 		return ""
 	}
 	if target >= from {
-		return "storey " + strconv.Itoa(from) + " imports storey " + strconv.Itoa(target)
+		return "layer " + strconv.Itoa(from) + " imports layer " + strconv.Itoa(target)
 	}
 	return ""
 }
@@ -92,12 +92,12 @@ func breach(i imported) string {
 func TestLayers(t *testing.T) {
 	imports, packages := readImports(t, filepath.Join("..", ".."))
 	for _, pkg := range packages {
-		if _, known := storeys[pkg]; !known && !strings.HasPrefix(pkg, "examples") && !strings.HasPrefix(pkg, "tools/") {
-			t.Errorf("package %s is on no storey: give it a storey here and a row in CONTRIBUTING.md", pkg)
+		if _, known := layers[pkg]; !known && !strings.HasPrefix(pkg, "examples") && !strings.HasPrefix(pkg, "tools/") {
+			t.Errorf("package %s is in no layer: add it to a layer here, and a row in CONTRIBUTING.md", pkg)
 		}
 	}
 	for _, i := range imports {
-		if why := breach(i); why != "" {
+		if why := layerViolation(i); why != "" {
 			t.Errorf("%s imports %s: %s", i.pkg, i.path, why)
 		}
 	}
@@ -117,23 +117,23 @@ func TestMap(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(string(b), -1) {
 		rows[row[2]], _ = strconv.Atoi(row[1]) // a digit
 	}
-	if diff := cmp.Diff(storeys, rows); diff != "" {
-		t.Errorf("the map of packages in CONTRIBUTING.md differs (-storeys +map):\n%s", diff)
+	if diff := cmp.Diff(layers, rows); diff != "" {
+		t.Errorf("the map of packages in CONTRIBUTING.md differs (-layers +map):\n%s", diff)
 	}
 }
 
-func TestBreach(t *testing.T) {
+func TestLayerViolation(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   imported
 		want string
 	}{
 		{"down", imported{pkg: "runtime", path: module + "/app"}, ""},
-		{"up", imported{pkg: "app", path: module + "/runtime"}, "storey 1 imports storey 3"},
-		{"sideways", imported{pkg: "health", path: module + "/droplet"}, "storey 2 imports storey 2"},
-		{"commands are not libraries", imported{pkg: "cmd/dew", path: module + "/cmd/dewd"}, "storey 11 imports storey 11"},
-		{"unknown importer", imported{pkg: "util", path: module + "/app"}, "package util is on no storey"},
-		{"unknown import", imported{pkg: "api", path: module + "/util"}, "package util is on no storey"},
+		{"up", imported{pkg: "app", path: module + "/runtime"}, "layer 1 imports layer 3"},
+		{"sideways", imported{pkg: "health", path: module + "/droplet"}, "layer 2 imports layer 2"},
+		{"commands are not libraries", imported{pkg: "cmd/dew", path: module + "/cmd/dewd"}, "layer 11 imports layer 11"},
+		{"unknown importer", imported{pkg: "util", path: module + "/app"}, "package util is in no layer"},
+		{"unknown import", imported{pkg: "api", path: module + "/util"}, "package util is in no layer"},
 		{"standard library", imported{pkg: "store", path: "os"}, ""},
 		{"containerd in the engine", imported{pkg: "runtime/containerd", path: "github.com/containerd/containerd/v2/client"}, ""},
 		{"containerd elsewhere", imported{pkg: "cmd/dewd", path: "github.com/containerd/errdefs"}, "only runtime/containerd knows containerd"},
@@ -141,15 +141,15 @@ func TestBreach(t *testing.T) {
 		{"testkit in tests", imported{pkg: "store", path: module + "/testkit", test: true}, ""},
 		{"testkit outside of tests", imported{pkg: "runtime", path: module + "/testkit"}, "testkit is only for tests"},
 		{"fakes in tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest", test: true}, ""},
-		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "storey 3 imports storey 4"},
+		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "layer 3 imports layer 4"},
 		{"external test", imported{pkg: "store", path: module + "/store", test: true}, ""},
-		{"test upwards", imported{pkg: "store", path: module + "/app", test: true}, "storey 0 imports storey 1"},
+		{"test upwards", imported{pkg: "store", path: module + "/app", test: true}, "layer 0 imports layer 1"},
 		{"the engine's suite", imported{pkg: "runtime/containerd", path: module + "/runtime/runtimetest", test: true}, ""},
-		{"fakes below what they stand on", imported{pkg: "app", path: module + "/runtime/runtimetest", test: true}, "storey 1 imports storey 4"},
+		{"fakes below what they stand on", imported{pkg: "app", path: module + "/runtime/runtimetest", test: true}, "layer 1 imports layer 4"},
 		{"example", imported{pkg: "examples/hello", path: module + "/store"}, "examples are apps: they know nothing of dew"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := breach(tt.in); got != tt.want {
+			if got := layerViolation(tt.in); got != tt.want {
 				t.Errorf("breach = %q, want %q", got, tt.want)
 			}
 		})

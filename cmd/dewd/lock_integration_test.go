@@ -18,7 +18,7 @@ import (
 // A dewd that starts right after another was killed takes over, even if the lock is
 // held for a while longer.
 func TestStartRightAfterKill(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t)
 	c.start()
 	for range rounds(2, 25) {
@@ -42,7 +42,7 @@ func TestStartRightAfterKill(t *testing.T) {
 		}
 		c.launch()
 		c.eventually("dewd tries to take the lock", func() error {
-			if !folders.Runs(strconv.Itoa(c.cmd.Process.Pid), f) {
+			if !folders.IsRunning(strconv.Itoa(c.cmd.Process.Pid), f) {
 				return fmt.Errorf("%s is not open", f.Name())
 			}
 			return nil

@@ -55,16 +55,16 @@ func (l appLogs) Last(guid string) (uint64, error) {
 	return one.LastSeq(), nil
 }
 
-// sayStaging writes a line of a build to the log of its app.
-func (l appLogs) sayStaging(guid, line string) {
+// writeStagingLine writes a line of a build to the log of its app.
+func (l appLogs) writeStagingLine(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)}
 	if err := l.Append(guid, e); err != nil {
 		l.log.Error("cannot write a staging line to the log of the app", "app", guid, "err", err)
 	}
 }
 
-// sayService writes a sentence to the log of a database.
-func (l appLogs) sayService(guid, line string) {
+// writeServiceLine writes a sentence to the log of a database.
+func (l appLogs) writeServiceLine(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
 	if err := l.Append(guid, e); err != nil {
 		l.log.Error("cannot write to the log of a service instance", "service", guid, "err", err)

@@ -96,8 +96,8 @@ func (c *cell) logLines(args ...string) []v3.Line {
 // The last line of the process that exited first is right before the record that names
 // it. This holds for a line without a newline, with invalid UTF-8, and with a child
 // that still holds the pipe. The last lines of the other processes are there as well.
-func TestLastWords(t *testing.T) {
-	beside(t)
+func TestOutputBeforeExit(t *testing.T) {
+	runParallel(t)
 	c := newCell(t, "--immediate-restarts", "1", "--backoff-first", "1h", "--backoff-max", "2h", "--kill-delay", "2s")
 	c.start()
 	c.pushLogs("exec ./testapp last-words", "trap 'echo sidecar says goodbye; exit 0' TERM; echo sidecar is here; while :; do sleep 0.1; done")
@@ -223,7 +223,7 @@ func (r *reader) readUntil(want, every int, pause time.Duration) error {
 // containerd once. Four readers have different speeds, and one of them stops for a long
 // time. Each of them gets every line once and in order, and the log is not damaged.
 func TestLogsLoseNothing(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	lines, rate := rounds(60_000, 5_000_000), rounds(10_000, 100_000)
 	stop := time.Duration(rounds(3, 30)) * time.Second
 	c := newCell(t, "--log-retention", "1GiB")
@@ -312,7 +312,7 @@ func withoutBatch(b []byte) []byte {
 // An app prints more than the retention keeps. The dropped lines in the records and the
 // stored lines add up to all printed lines.
 func TestRetentionAddsUp(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	lines := rounds(100_000, 2_000_000)
 	c := newCell(t, "--log-retention", "2MiB")
 	c.start()
@@ -339,7 +339,7 @@ func TestRetentionAddsUp(t *testing.T) {
 	c.dew("logs", "sample", "--verify")
 	log := c.appLog()
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		all := allKept(t, b, log)
 		first, last := all[0].Seq, all[len(all)-1].Seq
 		var told int64
@@ -371,7 +371,7 @@ func newestRecord(all []logstream.Envelope) logstream.Envelope {
 }
 
 // allKept returns the lines that the retention kept.
-func allKept(t *testing.T, b books, log string) []logstream.Envelope {
+func allKept(t *testing.T, b diskState, log string) []logstream.Envelope {
 	t.Helper()
 	l, err := b.logs.App(filepath.Base(log))
 	if err != nil {

@@ -49,7 +49,7 @@ func newApp(c config) *cli.App {
 		Commands: []*cli.Command{
 			{Name: "doctor", Usage: "Check whether this machine meets the requirements, and suggest fixes", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
 			{Name: "teardown", Usage: "Stop all apps of a root and remove everything outside the root; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
-			aloneCommand(),
+			notifyCommand(),
 			{Name: "version", Usage: "Print the version", Action: printVersion, OnUsageError: usageError},
 			{Name: "man", Usage: "Print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install stores it
 		},

@@ -138,7 +138,7 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	}
 	public := strings.TrimSuffix(p.PublicURL, "/") + "/notify"
 	n.server, err = notify.New(notify.Config{
-		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, Space: p.Space, Logger: p.Logger,
+		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, CheckDisk: p.Space, Logger: p.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -152,15 +152,15 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	}
 	n.crashes = notify.NewCrashes(p.DB, p.Registry, people, queue, p.Logger)
 	if p.Exits != nil {
-		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Heard(crashOf(r)) })
+		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Enqueue(crashOf(r)) })
 	}
 	n.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: n.server, Post: post, From: from, Logger: p.Logger,
+		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Logger: p.Logger,
 	})
 	return n, err
 }
 
-func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery.Post, err error) {
+func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery.Mailer, err error) {
 	if m.SMTP != "" {
 		n.smtp, err = m.post()
 		return n.smtp, err

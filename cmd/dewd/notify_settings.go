@@ -17,8 +17,8 @@ import (
 	"github.com/dewrun/dew/notify/smtp"
 )
 
-// alone holds the flags and variables of the standalone notification service.
-type alone struct {
+// notifyConfig holds the flags and variables of the standalone notification service.
+type notifyConfig struct {
 	config // the flags that dewd also has
 
 	API, UAA         string
@@ -34,13 +34,13 @@ type alone struct {
 	idle               []string // names of given settings that have no effect here
 }
 
-func newAlone() *alone {
+func newNotifyConfig() *notifyConfig {
 	c := defaultConfig()
 	c.Root, c.Listen = "/var/lib/dew-notify", "127.0.0.1:3000"
-	return &alone{config: c}
+	return &notifyConfig{config: c}
 }
 
-func (a *alone) flags() []cli.Flag {
+func (a *notifyConfig) flags() []cli.Flag {
 	return append([]cli.Flag{
 		text(&a.Root, "root", "Root `folder` with the store notify.db"),
 		text(&a.Listen, "listen", "Listen `address` of the service (or PORT, at all addresses)"),
@@ -62,7 +62,7 @@ type setting struct {
 }
 
 // settings returns all settings, in the order of the help.
-func (a *alone) settings() []setting {
+func (a *notifyConfig) settings() []setting {
 	m := &a.Mailing
 	return []setting{
 		{name: "CC_HOST", required: true, usage: "URL of the Cloud Controller API", set: to(&a.API)},
@@ -110,7 +110,7 @@ func toBool(set func(bool)) func(string) error {
 	}
 }
 
-func (a *alone) setKeysEvery(s string) error {
+func (a *notifyConfig) setKeysEvery(s string) error {
 	const least, most = 1000, 24 * 60 * 60 * 1000
 	n, err := strconv.Atoi(s)
 	if err != nil || n < least || n > most {
@@ -120,7 +120,7 @@ func (a *alone) setKeysEvery(s string) error {
 	return nil
 }
 
-func (a *alone) setSender(s string) error {
+func (a *notifyConfig) setSender(s string) error {
 	if _, err := mail.ParseAddress(s); err != nil {
 		return fmt.Errorf("%q is not a valid mail address", s)
 	}
@@ -135,17 +135,17 @@ func port(s string) error {
 	return nil
 }
 
-func (a *alone) setPort(s string) error {
+func (a *notifyConfig) setPort(s string) error {
 	a.Listen = net.JoinHostPort("0.0.0.0", s)
 	return port(s)
 }
 
-func (a *alone) setSMTPPort(s string) error {
+func (a *notifyConfig) setSMTPPort(s string) error {
 	a.smtpPort = s
 	return port(s)
 }
 
-func (a *alone) setSMTPAuth(s string) error {
+func (a *notifyConfig) setSMTPAuth(s string) error {
 	if !oneOf(s, string(smtp.AuthNone), string(smtp.AuthPlain), string(smtp.AuthCRAMMD5)) {
 		return fmt.Errorf("%q is not one of none, plain, cram-md5", s)
 	}
@@ -153,7 +153,7 @@ func (a *alone) setSMTPAuth(s string) error {
 	return nil
 }
 
-func (a *alone) setSMTPTLS(on bool) {
+func (a *notifyConfig) setSMTPTLS(on bool) {
 	a.Mailing.TLS = string(smtp.TLSNone)
 	if on {
 		a.Mailing.TLS = string(smtp.TLSStart)
@@ -161,14 +161,14 @@ func (a *alone) setSMTPTLS(on bool) {
 }
 
 // setCRAMSecret is called after SMTP_PASS, because one file can contain both.
-func (a *alone) setCRAMSecret(s string) error {
+func (a *notifyConfig) setCRAMSecret(s string) error {
 	if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
 		a.Mailing.Password = s
 	}
 	return nil
 }
 
-func (a *alone) setScopes(s string) error {
+func (a *notifyConfig) setScopes(s string) error {
 	a.DefaultScopes = []string{}
 	for scope := range strings.SplitSeq(s, ",") {
 		if scope = strings.TrimSpace(scope); scope != "" {
@@ -179,14 +179,14 @@ func (a *alone) setScopes(s string) error {
 }
 
 // read fills in the values of the environment. Flags override them.
-func (a *alone) read(c *cli.Context) error {
+func (a *notifyConfig) read(c *cli.Context) error {
 	if err := a.readFrom(os.Getenv, c.IsSet); err != nil {
 		return &failure{status: statusUsage, err: fmt.Errorf("%w (dewd notify --help)", err)}
 	}
 	return nil
 }
 
-func (a *alone) readFrom(getenv func(string) string, given func(flag string) bool) error {
+func (a *notifyConfig) readFrom(getenv func(string) string, given func(flag string) bool) error {
 	var errs []error
 	for _, s := range a.settings() {
 		if slices.ContainsFunc(s.flags, given) {
@@ -221,7 +221,7 @@ func (a *alone) readFrom(getenv func(string) string, given func(flag string) boo
 
 // checkRemote reports errors early with the name of the variable, which opening would
 // not have.
-func (a *alone) checkRemote() (errs []error) {
+func (a *notifyConfig) checkRemote() (errs []error) {
 	for _, s := range []struct{ name, url string }{{"CC_HOST", a.API}, {"UAA_HOST", a.UAA}} {
 		_, err := directory.NewRemote(directory.RemoteConfig{API: s.url, UAA: s.url, ClientID: a.ClientID, ClientSecret: a.Secret})
 		if err != nil {
@@ -252,7 +252,7 @@ func orFlag(flags []string) string {
 }
 
 // help returns the help text for the settings.
-func (a *alone) help() string {
+func (a *notifyConfig) help() string {
 	var b strings.Builder
 	b.WriteString("The service gets users and roles from a Cloud Foundry on other machines, accepts its tokens, and stores its own state under --root.\n" +
 		"GET /healthz reports its health. It runs until SIGTERM or SIGINT; after the next start it sends the mails that are still in the queue.\n" +

@@ -21,15 +21,15 @@ func enough() map[string]string {
 	}
 }
 
-// readAlone reads settings as if the flags had been given.
-func readAlone(env map[string]string, flags ...string) (*alone, error) {
-	a := newAlone()
+// readNotifyConfig reads settings as if the flags had been given.
+func readNotifyConfig(env map[string]string, flags ...string) (*notifyConfig, error) {
+	a := newNotifyConfig()
 	err := a.readFrom(func(name string) string { return env[name] }, func(flag string) bool { return slices.Contains(flags, flag) })
 	return a, err
 }
 
-func TestAloneSettings(t *testing.T) {
-	a, err := readAlone(enough())
+func TestNotifySettings(t *testing.T) {
+	a, err := readNotifyConfig(enough())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestAloneSettings(t *testing.T) {
 		"CORS_ORIGIN": "https://example.com", "DEFAULT_UAA_SCOPES": "openid, uaa.user,", "UAA_KEY_REFRESH_INTREVAL": "5000", "VERIFY_SSL": "false",
 		"DATABASE_URL": "mysql://x", "VCAP_APPLICATION": "{}",
 	})
-	a, err = readAlone(env)
+	a, err = readNotifyConfig(env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +67,11 @@ func TestAloneSettings(t *testing.T) {
 }
 
 // Every missing or wrong variable is named. No secret is printed.
-func TestAloneSettingsRefused(t *testing.T) {
+func TestNotifySettingsRefused(t *testing.T) {
 	for name := range enough() {
 		env := enough()
 		delete(env, name)
-		if _, err := readAlone(env); err == nil || !strings.Contains(err.Error(), name+" is missing") {
+		if _, err := readNotifyConfig(env); err == nil || !strings.Contains(err.Error(), name+" is missing") {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestAloneSettingsRefused(t *testing.T) {
 		for _, v := range values {
 			env := enough()
 			env[name] = v
-			if _, err := readAlone(env); err == nil || !strings.Contains(err.Error(), name+": ") || strings.Contains(err.Error(), "s3cr3t") {
+			if _, err := readNotifyConfig(env); err == nil || !strings.Contains(err.Error(), name+": ") || strings.Contains(err.Error(), "s3cr3t") {
 				t.Errorf("%s=%s: %v", name, v, err)
 			}
 		}
@@ -91,7 +91,7 @@ func TestAloneSettingsRefused(t *testing.T) {
 	for auth, wants := range map[string]string{"plain": "SMTP_PASS is missing", "cram-md5": "SMTP_CRAMMD5_SECRET is missing"} {
 		env := enough()
 		env["SMTP_AUTH_MECHANISM"] = auth
-		if _, err := readAlone(env); err == nil || !strings.Contains(err.Error(), wants) || !strings.Contains(err.Error(), "SMTP_USER is missing") {
+		if _, err := readNotifyConfig(env); err == nil || !strings.Contains(err.Error(), wants) || !strings.Contains(err.Error(), "SMTP_USER is missing") {
 			t.Errorf("%s: %v", auth, err)
 		}
 	}
@@ -99,17 +99,17 @@ func TestAloneSettingsRefused(t *testing.T) {
 
 // A flag has precedence over its variable, which can then be missing or wrong. The test
 // mode needs no mail server.
-func TestAloneSettingsAndFlags(t *testing.T) {
+func TestNotifySettingsAndFlags(t *testing.T) {
 	env := enough()
 	for _, name := range []string{"DOMAIN", "SENDER", "SMTP_HOST", "SMTP_PORT", "SMTP_AUTH_MECHANISM"} {
 		delete(env, name)
 	}
 	env["SMTP_TLS"], env["PORT"] = "maybe", "http"
-	a, err := readAlone(env, "domain", "mail-from", "smtp", "listen")
+	a, err := readNotifyConfig(env, "domain", "mail-from", "smtp", "listen")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Mailing != defaultMailing() || a.Listen != newAlone().Listen {
+	if a.Mailing != defaultMailing() || a.Listen != newNotifyConfig().Listen {
 		t.Errorf("settings = %+v, want the flags alone", a)
 	}
 	env = enough()
@@ -117,13 +117,13 @@ func TestAloneSettingsAndFlags(t *testing.T) {
 		delete(env, name)
 	}
 	env["TEST_MODE"] = "true"
-	if a, err = readAlone(env); err != nil || !a.TestMode {
+	if a, err = readNotifyConfig(env); err != nil || !a.TestMode {
 		t.Errorf("test mode: %v", err)
 	}
 }
 
 // The command names the missing settings, and prints a help text.
-func TestAloneCommand(t *testing.T) {
+func TestNotifyCommand(t *testing.T) {
 	for name := range enough() {
 		t.Setenv(name, "")
 	}
@@ -139,7 +139,7 @@ func TestAloneCommand(t *testing.T) {
 	if err := a.Run([]string{"dewd", "notify", "--help"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range newAlone().settings() {
+	for _, s := range newNotifyConfig().settings() {
 		if !strings.Contains(out.String(), s.name) {
 			t.Errorf("help does not tell of %s", s.name)
 		}
@@ -151,7 +151,7 @@ func TestAloneCommand(t *testing.T) {
 	}
 	t.Setenv("UAA_HOST", "http://127.0.0.1:1")
 	err = newApp(defaultConfig()).Run([]string{"dewd", "notify", "--root", t.TempDir(), "--listen", "127.0.0.1:0"})
-	if statusOf(err) != statusInfrastructure || !strings.Contains(err.Error(), "UAA_HOST: cannot ask for the keys") {
+	if statusOf(err) != statusInfrastructure || !strings.Contains(err.Error(), "UAA_HOST: cannot get the token keys") {
 		t.Errorf("error = %v, status %d, want %d", err, statusOf(err), statusInfrastructure)
 	}
 }

@@ -33,42 +33,42 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// postOffice is a real SMTP server that counts its mails.
-type postOffice struct {
+// mailServer is a real SMTP server that counts its mails.
+type mailServer struct {
 	address string
 	mu      sync.Mutex
 	mails   map[string][]*mail.Message // by recipient
 	news    chan struct{}              // holds one signal: a mail arrived
 }
 
-func newPostOffice(t testing.TB) *postOffice {
+func newMailServer(t testing.TB) *mailServer {
 	t.Helper()
-	p := &postOffice{mails: map[string][]*mail.Message{}, news: make(chan struct{}, 1)}
+	p := &mailServer{mails: map[string][]*mail.Message{}, news: make(chan struct{}, 1)}
 	l := testkit.Listen(t)
 	p.address = l.Addr().String()
-	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &counter{p: p}, nil }))
+	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &smtpSession{p: p}, nil }))
 	srv.Domain = "localhost"
-	srv.ErrorLog = silent{} // clients are killed here
+	srv.ErrorLog = silentLogger{} // clients are killed here
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	return p
 }
 
-type silent struct{}
+type silentLogger struct{}
 
-func (silent) Printf(string, ...any) {}
-func (silent) Println(...any)        {}
+func (silentLogger) Printf(string, ...any) {}
+func (silentLogger) Println(...any)        {}
 
-type counter struct {
-	p  *postOffice
+type smtpSession struct {
+	p  *mailServer
 	to string
 }
 
-func (*counter) Mail(string, *smtp.MailOptions) error        { return nil }
-func (c *counter) Rcpt(to string, _ *smtp.RcptOptions) error { c.to = to; return nil }
-func (*counter) Reset()                                      {}
-func (*counter) Logout() error                               { return nil }
-func (c *counter) Data(r io.Reader) error {
+func (*smtpSession) Mail(string, *smtp.MailOptions) error        { return nil }
+func (c *smtpSession) Rcpt(to string, _ *smtp.RcptOptions) error { c.to = to; return nil }
+func (*smtpSession) Reset()                                      {}
+func (*smtpSession) Logout() error                               { return nil }
+func (c *smtpSession) Data(r io.Reader) error {
 	b, err := io.ReadAll(r)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (c *counter) Data(r io.Reader) error {
 }
 
 // count returns the number of recipients with mail, and the number of mails.
-func (p *postOffice) count() (people, mails int) {
+func (p *mailServer) count() (people, mails int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, ms := range p.mails {
@@ -98,7 +98,7 @@ func (p *postOffice) count() (people, mails int) {
 }
 
 // until waits until n recipients have mail.
-func (p *postOffice) until(t testing.TB, n int) {
+func (p *mailServer) until(t testing.TB, n int) {
 	t.Helper()
 	late := time.After(4 * time.Minute)
 	for {
@@ -294,9 +294,9 @@ func TestNotifyKilled(t *testing.T) {
 	if os.Getenv("DEW_PROOF") != "" {
 		users = 10000
 	}
-	dir, listen, office := t.TempDir(), freeAddress(t), newPostOffice(t)
+	dir, listen, smtpServer := t.TempDir(), freeAddress(t), newMailServer(t)
 	seedUsers(t, dir, users)
-	child := startNotifyChild(t, dir, listen, office.address)
+	child := startNotifyChild(t, dir, listen, smtpServer.address)
 	kill := func() {
 		_ = child.Process.Kill()
 		_ = child.Wait()
@@ -316,12 +316,12 @@ func TestNotifyKilled(t *testing.T) {
 		t.Fatalf("queued = %d, want %d", len(queued), everybody)
 	}
 	for part := 1; part <= 3; part++ {
-		office.until(t, everybody*part/5)
+		smtpServer.until(t, everybody*part/5)
 		kill()
-		child = startNotifyChild(t, dir, listen, office.address)
+		child = startNotifyChild(t, dir, listen, smtpServer.address)
 	}
-	office.until(t, everybody)
-	people, mails := office.count()
+	smtpServer.until(t, everybody)
+	people, mails := smtpServer.count()
 	t.Logf("%d people got %d mails over 3 deaths", people, mails)
 	if people != everybody {
 		t.Errorf("people with mail = %d, want %d", people, everybody)
@@ -373,10 +373,10 @@ func userToken(t testing.TB, base, name, password string) *notifyCaller {
 func TestNotifyScript(t *testing.T) {
 	for _, way := range []string{"smtp", "inbox"} {
 		t.Run(way, func(t *testing.T) {
-			office := newPostOffice(t)
+			smtpServer := newMailServer(t)
 			m := mailing{}
 			if way == "smtp" {
-				m.SMTP = office.address
+				m.SMTP = smtpServer.address
 			}
 			l := testkit.Listen(t)
 			base := "http://" + l.Addr().String()
@@ -393,13 +393,13 @@ func TestNotifyScript(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			script(t, s, base, func(to, subject string) { arrives(t, s, office, to, subject) })
+			script(t, s, base, func(to, subject string) { arrives(t, s, smtpServer, to, subject) })
 		})
 	}
 }
 
 // arrives waits for a mail in its mail server or inbox.
-func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject string) {
+func arrives(t testing.TB, s *notifyService, smtpServer *mailServer, to, subject string) {
 	t.Helper()
 	if s.n.inbox != nil {
 		if _, err := s.n.inbox.Wait(t.Context(), inbox.Filter{To: to, Subject: subject}, patience); err != nil {
@@ -408,9 +408,9 @@ func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject str
 		return
 	}
 	testkit.EventuallyTrue(t, fmt.Sprintf("mail %q to %s comes", subject, to), func() bool {
-		office.mu.Lock()
-		defer office.mu.Unlock()
-		for _, m := range office.mails[to] {
+		smtpServer.mu.Lock()
+		defer smtpServer.mu.Unlock()
+		for _, m := range smtpServer.mails[to] {
 			if strings.Contains(m.Header.Get("Subject"), subject) {
 				return true
 			}

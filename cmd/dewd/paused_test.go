@@ -25,11 +25,11 @@ import (
 // continues when the next dewd has stored its output: the same processes, and every
 // line once and in order.
 func TestOutputIsBoundedWithoutDewd(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	lines, backlog := rounds(500_000, 2_400_000), rounds(3, 16)
 	limit := int64(backlog) * 4 << 20
 	c := newCell(t, "--log-backlog", fmt.Sprintf("%dM", backlog))
-	c.wish(fmt.Sprintf("while [ ! -e go ]; do echo waiting; sleep 0.02; done; exec ./testapp count %d 0", lines), idle)
+	c.storeApp(fmt.Sprintf("while [ ! -e go ]; do echo waiting; sleep 0.02; done; exec ./testapp count %d 0", lines), idle)
 	c.start()
 	id, before := only(t, c.settled(1))
 	c.kill(syscall.SIGKILL)
@@ -62,13 +62,13 @@ func TestOutputIsBoundedWithoutDewd(t *testing.T) {
 		t.Errorf("the sidecar changed (-before +after):\n%s", diff)
 	}
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) { checkCounted(t, b, lines) })
+	c.read(func(b diskState) { checkCounted(t, b, lines) })
 }
 
 // A paused app stops as soon as the next dewd must stop it, because it receives
 // SIGTERM.
 func TestPausedAppStops(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--log-backlog", "1M", "--kill-delay", "1h")
 	c.start()
 	c.dew("push", "loud", "-f", c.loudManifest())
@@ -132,7 +132,7 @@ func (c *cell) held(id string) (n int64) {
 }
 
 // checkCounted checks for every line, and for the line about the pause.
-func checkCounted(t *testing.T, b books, lines int) {
+func checkCounted(t *testing.T, b diskState, lines int) {
 	t.Helper()
 	l, err := b.logs.App(guid)
 	if err != nil {

@@ -15,28 +15,28 @@ import (
 // a restart of dewd, and no longer after it is unbound. The service reaches the router
 // by the public name of the route.
 func TestRouteServiceIsAnApp(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", "")
 	w.push("guard", "")
-	w.until("shop", "/", "web 0")
-	w.say("create-user-provided-service", "door", "-r", "https://guard.dew.localhost/guard")
+	w.awaitResponse("shop", "/", "web 0")
+	w.dewOutput("create-user-provided-service", "door", "-r", "https://guard.dew.localhost/guard")
 	bind := []string{"dew.localhost", "--hostname", "shop", "door"}
-	w.say(append([]string{"bind-route-service"}, bind...)...)
+	w.dewOutput(append([]string{"bind-route-service"}, bind...)...)
 	w.becomes(http.StatusUnauthorized)
 	w.through()
 	w.kill(syscall.SIGKILL)
-	w.begin()
+	w.startDewd()
 	w.becomes(http.StatusUnauthorized)
 	w.through()
-	w.say("stop", "guard")
+	w.dewOutput("stop", "guard")
 	w.becomes(http.StatusServiceUnavailable)
-	w.say(append([]string{"unbind-route-service", "-f"}, bind...)...)
+	w.dewOutput(append([]string{"unbind-route-service", "-f"}, bind...)...)
 	w.becomes(http.StatusOK)
 }
 
 // becomes waits until requests to the shop get this status.
-func (w *town) becomes(status int) {
+func (w *routeTest) becomes(status int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("the shop answers %d", status), func() error {
 		if got, body := w.get("shop", "/"); got != status {
@@ -47,7 +47,7 @@ func (w *town) becomes(status int) {
 }
 
 // through sends a request through the service.
-func (w *town) through() {
+func (w *routeTest) through() {
 	w.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://"+w.front+"/echo?a=1", strings.NewReader("order"))
 	if err != nil {

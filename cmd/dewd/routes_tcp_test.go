@@ -55,9 +55,9 @@ func answered(t *testing.T, c net.Conn, in *bufio.Reader) {
 // another program has is reported and opened later. Connections close with their
 // instance.
 func TestTCPRoutes(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	first := testkit.FreePorts(t, 5)
-	w := newTown(t, "--tcp-ports", fmt.Sprintf("%d-%d", first, first+4))
+	w := newRouteTest(t, "--tcp-ports", fmt.Sprintf("%d-%d", first, first+4))
 	reached := func(port int) {
 		t.Helper()
 		w.eventually(fmt.Sprintf("port %d leads to the app", port), func() error {
@@ -83,7 +83,7 @@ func TestTCPRoutes(t *testing.T) {
 	}
 	w.dew("map-route", "shop", "tcp.dew.localhost", "--port", strconv.Itoa(first+3))
 	w.eventually("dew routes tells", func() error {
-		if out := w.say("routes"); !strings.Contains(out, "address already in use") {
+		if out := w.dewOutput("routes"); !strings.Contains(out, "address already in use") {
 			return fmt.Errorf("routes:\n%s", out)
 		}
 		return nil
@@ -113,7 +113,7 @@ func TestTCPRoutes(t *testing.T) {
 }
 
 // stockTCP creates a domain and maps a port to the app with the cf CLI.
-func (w *town) stockTCP(bin string, port int) {
+func (w *routeTest) stockTCP(bin string, port int) {
 	w.t.Helper()
 	password, err := os.ReadFile(filepath.Join(w.root, "admin-password"))
 	if err != nil {

@@ -30,12 +30,12 @@ const debugSidecars = `  sidecars:
 // even if dewd is restarted in between. A sidecar that listens only on the loopback
 // stays unreachable, and the app's log says why.
 func TestRouteToSidecar(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", debugSidecars)
-	w.until("shop", "/", "web 0")
+	w.awaitResponse("shop", "/", "web 0")
 	clients := map[string]func(method, path, body string) string{
-		"dew curl": func(method, path, body string) string { return w.say("curl", "-X", method, path, "-d", body) },
+		"dew curl": func(method, path, body string) string { return w.dewOutput("curl", "-X", method, path, "-d", body) },
 	}
 	if bin := os.Getenv("CF_BIN"); bin != "" {
 		clients["cf curl"] = w.stockCurl(bin)
@@ -49,28 +49,28 @@ func TestRouteToSidecar(t *testing.T) {
 		if !isPending(t, answer) {
 			t.Fatalf("%s: not pending: %s", name, answer)
 		}
-		if out := w.say("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending until dew restart shop") {
+		if out := w.dewOutput("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending until dew restart shop") {
 			t.Errorf("dew routes:\n%s", out)
 		}
-		w.until("shop", "/", "web 0")
+		w.awaitResponse("shop", "/", "web 0")
 		w.kill(syscall.SIGKILL)
-		w.begin()
-		w.until("shop", "/", "web 0")
+		w.startDewd()
+		w.awaitResponse("shop", "/", "web 0")
 		if !isPending(t, curl("GET", path, "")) {
 			t.Errorf("%s: no longer pending after a restart of dewd", name)
 		}
 		w.dew("restart", "shop")
-		w.until("shop", "/threaddump", "side")
-		if isPending(t, curl("GET", path, "")) || strings.Contains(w.say("routes"), "pending") {
+		w.awaitResponse("shop", "/threaddump", "side")
+		if isPending(t, curl("GET", path, "")) || strings.Contains(w.dewOutput("routes"), "pending") {
 			t.Errorf("%s: pending after the restart", name)
 		}
 		curl("PATCH", path, fmt.Sprintf(`{"destinations":[{"app":{"guid":%q}}]}`, w.appGUID("shop")))
-		w.until("shop", "/", "web 0") // the default port works at once
-		w.dew("restart", "shop")      // without the other port
-		w.until("shop", "/", "web 0")
+		w.awaitResponse("shop", "/", "web 0") // the default port works at once
+		w.dew("restart", "shop")              // without the other port
+		w.awaitResponse("shop", "/", "web 0")
 	}
-	w.say("curl", "-X", "PATCH", path, "-d", body(9091))
-	w.until("shop", "/", "web 0")
+	w.dewOutput("curl", "-X", "PATCH", path, "-d", body(9091))
+	w.awaitResponse("shop", "/", "web 0")
 	w.dew("restart", "shop")
 	w.eventually("the hidden sidecar is not reached", func() error {
 		if status, text := w.get("shop", "/"); status != http.StatusBadGateway || text != "502 Bad Gateway: Registered endpoint failed to handle the request.\n" {
@@ -78,9 +78,9 @@ func TestRouteToSidecar(t *testing.T) {
 		}
 		return nil
 	})
-	const why = "[RTR/0] ERR cannot reach instance 0 of process web on port 9091: the app listens on 127.0.0.1:9091 only; the platform reaches an app on 0.0.0.0"
+	const why = "[RTR/0] ERR cannot connect to instance 0 of process web on port 9091: the app listens only on 127.0.0.1:9091; it must listen on 0.0.0.0"
 	w.eventually("the log says why", func() error {
-		if out := w.say("logs", "shop", "--recent"); !strings.Contains(out, why) {
+		if out := w.dewOutput("logs", "shop", "--recent"); !strings.Contains(out, why) {
 			return fmt.Errorf("log:\n%s", out)
 		}
 		return nil
@@ -103,7 +103,7 @@ func isPending(t *testing.T, answer string) bool {
 
 // stockCurl sends requests with the cf CLI. The daemon has another address after each
 // start.
-func (w *town) stockCurl(bin string) func(method, path, body string) string {
+func (w *routeTest) stockCurl(bin string) func(method, path, body string) string {
 	home := w.t.TempDir()
 	cf := func(args ...string) string {
 		w.t.Helper()
@@ -132,25 +132,25 @@ func (w *town) stockCurl(bin string) func(method, path, body string) string {
 }
 
 func TestRouterWithRealClients(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	secure := freeAddress(t)
-	w := newTown(t, "--router-tls", secure)
+	w := newRouteTest(t, "--router-tls", secure)
 	w.push("shop", "")
 	w.dew("map-route", "shop", "dew.localhost", "--hostname", "two", "--app-protocol", "http2")
-	w.until("shop", "/", "web 0")
-	closed := w.dawdles(t) // they take as long as a header can take, and everything else runs in parallel
+	w.awaitResponse("shop", "/", "web 0")
+	closed := w.refusesSlowHeaders(t) // they take as long as a header can take, and everything else runs in parallel
 	t.Run("curl", w.curls)
-	t.Run("TLS", func(t *testing.T) { w.secures(t, secure) })
-	t.Run("large bodies", w.carries)
+	t.Run("TLS", func(t *testing.T) { w.servesTLS(t, secure) })
+	t.Run("large bodies", w.carriesLargeBodies)
 	t.Run("web socket", w.upgrades)
-	t.Run("idle connections", w.idles)
+	t.Run("idle connections", w.servesIdleConns)
 	t.Run("hostile clients", w.refuses)
 	t.Run("inside", w.inside)
-	t.Run("load", w.bears)
+	t.Run("load", w.keepsServing)
 	t.Run("slow clients", closed)
 }
 
-func (w *town) curl(t *testing.T, args ...string) string {
+func (w *routeTest) curl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("curl", append([]string{"-sS", "--max-time", "600"}, args...)...).CombinedOutput()
 	if err != nil {
@@ -159,7 +159,7 @@ func (w *town) curl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-func (w *town) curls(t *testing.T) {
+func (w *routeTest) curls(t *testing.T) {
 	url := func(host, path string) []string {
 		return []string{"--resolve", host + ".dew.localhost:" + w.port() + ":127.0.0.1", "http://" + host + ".dew.localhost:" + w.port() + path}
 	}
@@ -187,8 +187,8 @@ func (w *town) curls(t *testing.T) {
 	}
 }
 
-// secures sends requests over TLS with a certificate of the daemon's own CA.
-func (w *town) secures(t *testing.T, address string) {
+// servesTLS sends requests over TLS with a certificate of the daemon's own CA.
+func (w *routeTest) servesTLS(t *testing.T, address string) {
 	_, port, _ := strings.Cut(address, ":")
 	for flag, want := range map[string]string{"--http1.1": "web 0 HTTP/1.1 1.1", "--http2": "web 0 HTTP/1.1 2"} {
 		got := w.curl(t, flag, "--cacert", filepath.Join(w.root, "keys", "router-ca.pem"), "-w", " %{http_version}",
@@ -199,10 +199,10 @@ func (w *town) secures(t *testing.T, address string) {
 	}
 }
 
-func (w *town) port() string { return w.front[strings.LastIndexByte(w.front, ':')+1:] }
+func (w *routeTest) port() string { return w.front[strings.LastIndexByte(w.front, ':')+1:] }
 
-// carries uploads and downloads a large body, over both protocols.
-func (w *town) carries(t *testing.T) {
+// carriesLargeBodies uploads and downloads a large body, over both protocols.
+func (w *routeTest) carriesLargeBodies(t *testing.T) {
 	size := int64(rounds(16<<20, 1<<30))
 	for _, flag := range []string{"--http1.1", "--http2-prior-knowledge"} {
 		for _, host := range []string{"shop", "two"} {
@@ -228,9 +228,9 @@ func (zero) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *town) upgrades(t *testing.T) {
+func (w *routeTest) upgrades(t *testing.T) {
 	for _, host := range []string{"shop", "two"} {
-		c, r := w.raw("GET /ws HTTP/1.1\r\nHost: " + host + ".dew.localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		c, r := w.rawConn("GET /ws HTTP/1.1\r\nHost: " + host + ".dew.localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil || res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Sec-Websocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
@@ -250,8 +250,8 @@ func (w *town) upgrades(t *testing.T) {
 	}
 }
 
-// idles opens many idle connections. They and others are served.
-func (w *town) idles(t *testing.T) {
+// servesIdleConns opens many idle connections. They and others are served.
+func (w *routeTest) servesIdleConns(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"
 	type conn struct {
 		io.ReadWriteCloser
@@ -268,7 +268,7 @@ func (w *town) idles(t *testing.T) {
 	}
 	var all []conn
 	for range rounds(300, 1000) {
-		c, r := w.raw(request)
+		c, r := w.rawConn(request)
 		all = append(all, conn{c, r})
 		answer(all[len(all)-1])
 	}
@@ -287,7 +287,7 @@ func (w *town) idles(t *testing.T) {
 }
 
 // refuses sends malicious requests. Other clients are not affected.
-func (w *town) refuses(t *testing.T) {
+func (w *routeTest) refuses(t *testing.T) {
 	const host = "Host: shop.dew.localhost\r\n"
 	for name, c := range map[string]struct {
 		text   string
@@ -312,7 +312,7 @@ func (w *town) refuses(t *testing.T) {
 		"huge header":          {"GET / HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 431},
 		"noise":                {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400},
 	} {
-		conn, r := w.raw(c.text)
+		conn, r := w.rawConn(c.text)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			t.Errorf("%s: %v, want %d", name, err, c.status)
@@ -321,14 +321,14 @@ func (w *town) refuses(t *testing.T) {
 		}
 		conn.Close()
 	}
-	w.smuggles(t)
+	w.refusesSmuggling(t)
 }
 
-// smuggles hides a request in the body of another. A proxy that reads lengths
+// refusesSmuggling hides a request in the body of another. A proxy that reads lengths
 // differently from the app would treat it as a request. Ambiguous requests are refused,
 // and nothing after them is read.
-func (w *town) smuggles(t *testing.T) {
-	conn, r := w.raw("POST /echo HTTP/1.1\r\nHost: shop.dew.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
+func (w *routeTest) refusesSmuggling(t *testing.T) {
+	conn, r := w.rawConn("POST /echo HTTP/1.1\r\nHost: shop.dew.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
 		"GET /smuggled HTTP/1.1\r\nHost: shop.dew.localhost\r\nConnection: close\r\n\r\n")
 	defer conn.Close()
 	first, err := http.ReadResponse(r, nil)
@@ -343,13 +343,13 @@ func (w *town) smuggles(t *testing.T) {
 	}
 }
 
-// dawdles opens many connections that never finish their header. Others are served at
+// refusesSlowHeaders opens many connections that never finish their header. Others are served at
 // once, and the slow ones are closed. The returned function waits for that.
-func (w *town) dawdles(t *testing.T) (closed func(t *testing.T)) {
+func (w *routeTest) refusesSlowHeaders(t *testing.T) (closed func(t *testing.T)) {
 	t.Helper()
 	var slow []io.ReadCloser
 	for range 300 {
-		c, _ := w.raw("GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\nX-Slow: ")
+		c, _ := w.rawConn("GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\nX-Slow: ")
 		t.Cleanup(func() { c.Close() })
 		slow = append(slow, c)
 	}
@@ -369,11 +369,11 @@ func (w *town) dawdles(t *testing.T) (closed func(t *testing.T)) {
 }
 
 // inside connects from a container to other apps and to the platform.
-func (w *town) inside(t *testing.T) {
+func (w *routeTest) inside(t *testing.T) {
 	w.dew("map-route", "shop", "apps.internal", "--hostname", "hidden")
 	_, port, _ := strings.Cut(strings.TrimPrefix(w.status.API, "http://"), ":")
-	w.until("shop", "/fetch?url=http://hidden.apps.internal:8080/", "web 0")
-	w.until("shop", "/fetch?url=http://0.hidden.apps.internal:8080/", "web 0")
+	w.awaitResponse("shop", "/fetch?url=http://hidden.apps.internal:8080/", "web 0")
+	w.awaitResponse("shop", "/fetch?url=http://0.hidden.apps.internal:8080/", "web 0")
 	if status, body := w.get("shop", "/fetch?url=http://api.dew.internal:"+port+"/"); status != 200 || !strings.Contains(body, "links") {
 		t.Errorf("the API from inside: %d %q", status, body)
 	}
@@ -383,13 +383,13 @@ func (w *town) inside(t *testing.T) {
 		}
 	}
 	if status, _ := w.get("hidden.apps.internal", "/"); status != http.StatusNotFound {
-		t.Errorf("an internal route has a door outside: %d", status)
+		t.Errorf("an internal route can be reached from outside: %d", status)
 	}
 }
 
-// bears sends requests all the time while instances start, stop and crash. No request
+// keepsServing sends requests all the time while instances start, stop and crash. No request
 // fails.
-func (w *town) bears(t *testing.T) {
+func (w *routeTest) keepsServing(t *testing.T) {
 	w.dew("scale", "shop", "-i", "3")
 	w.eventually("three instances answer", func() error {
 		seen := map[string]bool{}
@@ -453,8 +453,8 @@ func (w *town) bears(t *testing.T) {
 }
 
 func TestRoutesOfApps(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("one", "  no-route: true\n")
 	w.push("two", "  no-route: true\n  env: {X: y}\n")
 	one := func(args ...string) { w.dew(append([]string{"map-route", "one", "dew.localhost"}, args...)...) }
@@ -490,7 +490,7 @@ func TestRoutesOfApps(t *testing.T) {
 			if got := app(c.host, mark); !strings.HasPrefix(got, "web 0") {
 				return fmt.Errorf("%q", got)
 			}
-			if out := w.say("logs", c.want, "--recent"); !strings.Contains(out, mark) {
+			if out := w.dewOutput("logs", c.want, "--recent"); !strings.Contains(out, mark) {
 				return fmt.Errorf("%s was not asked", c.want)
 			}
 			return nil
@@ -499,7 +499,7 @@ func TestRoutesOfApps(t *testing.T) {
 	for _, name := range []string{"one", "two"} { // from here on they alternate
 		w.eventually("the route of both leads to "+name, func() error {
 			app("both", "/first")
-			if !strings.Contains(w.say("logs", name, "--recent"), "GET /first") {
+			if !strings.Contains(w.dewOutput("logs", name, "--recent"), "GET /first") {
 				return fmt.Errorf("%s was not asked", name)
 			}
 			return nil
@@ -510,14 +510,14 @@ func TestRoutesOfApps(t *testing.T) {
 	}
 	for _, name := range []string{"one", "two"} {
 		w.eventually("both apps are asked", func() error {
-			if n := strings.Count(w.say("logs", name, "--recent"), "GET /both-"); n != 4 {
+			if n := strings.Count(w.dewOutput("logs", name, "--recent"), "GET /both-"); n != 4 {
 				return fmt.Errorf("%s was asked %d times of 8", name, n)
 			}
 			return nil
 		})
 	}
 	// Running requests finish; later ones find no route.
-	conn, r := w.raw("GET /slow?for=3s HTTP/1.1\r\nHost: exact.dew.localhost\r\n\r\n")
+	conn, r := w.rawConn("GET /slow?for=3s HTTP/1.1\r\nHost: exact.dew.localhost\r\n\r\n")
 	defer conn.Close()
 	slow, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -543,14 +543,14 @@ func TestRoutesOfApps(t *testing.T) {
 
 	// Another daemon on the same machine has the same names, its own apps, and its own
 	// bridge.
-	other := newTown(t)
+	other := newRouteTest(t)
 	other.push("three", "  routes: [{route: shop.dew.localhost}]\n")
-	other.until("shop", "/", "web 0")
+	other.awaitResponse("shop", "/", "web 0")
 	other.dew("map-route", "three", "apps.internal", "--hostname", "mine")
-	other.until("shop", "/fetch?url=http://mine.apps.internal:8080/", "web 0")
+	other.awaitResponse("shop", "/fetch?url=http://mine.apps.internal:8080/", "web 0")
 	if status, body := w.get("shop", "/fetch?url=http://mine.apps.internal:8080/"); status != 502 {
 		t.Errorf("one daemon knows the names of another: %d %q", status, body)
 	}
 	other.tearDown()
-	w.until("shop", "/", "web 0")
+	w.awaitResponse("shop", "/", "web 0")
 }

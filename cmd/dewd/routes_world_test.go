@@ -17,37 +17,37 @@ import (
 	"time"
 )
 
-// town is a cell whose apps have routes.
-type town struct {
+// routeTest is a cell whose apps have routes.
+type routeTest struct {
 	*cell
 	front  string // host:port of the router
 	status struct{ Router, API string }
 	client *http.Client
 }
 
-// newTown starts a dewd.
-func newTown(t testing.TB, flags ...string) *town {
+// newRouteTest starts a dewd.
+func newRouteTest(t testing.TB, flags ...string) *routeTest {
 	t.Helper()
-	w := &town{cell: newCell(t, flags...), client: &http.Client{
+	w := &routeTest{cell: newCell(t, flags...), client: &http.Client{
 		Timeout:   patience,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
 	}}
-	w.begin()
+	w.startDewd()
 	return w
 }
 
-// begin starts dewd and finds its addresses.
-func (w *town) begin() {
+// startDewd starts dewd and finds its addresses.
+func (w *routeTest) startDewd() {
 	w.t.Helper()
 	w.start()
-	if err := json.Unmarshal([]byte(w.say("status", "--json")), &w.status); err != nil {
+	if err := json.Unmarshal([]byte(w.dewOutput("status", "--json")), &w.status); err != nil {
 		w.t.Fatal(err)
 	}
 	w.front = strings.TrimPrefix(w.status.Router, "http://")
 }
 
-// say runs a command that must succeed and returns its stdout.
-func (w *town) say(args ...string) string {
+// dewOutput runs a command that must succeed and returns its stdout.
+func (w *routeTest) dewOutput(args ...string) string {
 	w.t.Helper()
 	cmd := w.dewCommand(args...)
 	var talk strings.Builder
@@ -60,7 +60,7 @@ func (w *town) say(args ...string) string {
 }
 
 // push pushes routeapp as an app. more has further lines of its manifest.
-func (w *town) push(name, more string) {
+func (w *routeTest) push(name, more string) {
 	w.t.Helper()
 	dir := filepath.Join(filepath.Dir(w.root), "routeapp")
 	program, err := os.ReadFile(filepath.Join(programs, "routeapp"))
@@ -82,7 +82,7 @@ func (w *town) push(name, more string) {
 }
 
 // get sends a request to a route; the host is below the domain.
-func (w *town) get(host, path string) (int, string) {
+func (w *routeTest) get(host, path string) (int, string) {
 	w.t.Helper()
 	res, body, err := w.fetch(host, path)
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *town) get(host, path string) (int, string) {
 	return res.StatusCode, body
 }
 
-func (w *town) fetch(host, path string, headers ...string) (*http.Response, string, error) {
+func (w *routeTest) fetch(host, path string, headers ...string) (*http.Response, string, error) {
 	req, err := http.NewRequest(http.MethodGet, "http://"+w.front+path, nil)
 	if err != nil {
 		return nil, "", err
@@ -109,8 +109,8 @@ func (w *town) fetch(host, path string, headers ...string) (*http.Response, stri
 	return res, string(b), err
 }
 
-// until sends requests to a route until it gets the wanted response.
-func (w *town) until(host, path, want string) {
+// awaitResponse sends requests to a route until it gets the wanted response.
+func (w *routeTest) awaitResponse(host, path, want string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%s%s answers %q", host, path, want), func() error {
 		if status, body := w.get(host, path); !strings.HasPrefix(body, want) {
@@ -121,28 +121,28 @@ func (w *town) until(host, path, want string) {
 }
 
 // appGUID returns the guid of an app, routeGUID that of a route.
-func (w *town) appGUID(name string) string { return w.guid("/v3/apps?names=" + name) }
+func (w *routeTest) appGUID(name string) string { return w.guid("/v3/apps?names=" + name) }
 
-func (w *town) routeGUID(host string) string { return w.guid("/v3/routes?hosts=" + host) }
+func (w *routeTest) routeGUID(host string) string { return w.guid("/v3/routes?hosts=" + host) }
 
-func (w *town) guid(path string) string {
+func (w *routeTest) guid(path string) string {
 	w.t.Helper()
 	var list struct{ Resources []struct{ GUID string } }
-	if err := json.Unmarshal([]byte(w.look(path)), &list); err != nil || len(list.Resources) != 1 {
+	if err := json.Unmarshal([]byte(w.getBody(path)), &list); err != nil || len(list.Resources) != 1 {
 		w.t.Fatalf("%s: %+v, %v", path, list, err)
 	}
 	return list.Resources[0].GUID
 }
 
-// look returns the response to GET, whatever its status is.
-func (w *town) look(path string) string {
+// getBody returns the response to GET, whatever its status is.
+func (w *routeTest) getBody(path string) string {
 	w.t.Helper()
 	_, body := w.ask(http.MethodGet, path, "")
 	return body
 }
 
-// raw opens a connection to the router and sends a text.
-func (w *town) raw(text string) (net.Conn, *bufio.Reader) {
+// rawConn opens a connection to the router and sends a text.
+func (w *routeTest) rawConn(text string) (net.Conn, *bufio.Reader) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.front)
 	if err == nil {
@@ -159,9 +159,9 @@ func (w *town) raw(text string) (net.Conn, *bufio.Reader) {
 
 // ask sends a request to the local socket, as dew does, without starting a program each
 // time.
-func (w *town) ask(method, path, body string) (int, string) {
+func (w *routeTest) ask(method, path, body string) (int, string) {
 	w.t.Helper()
-	res := w.send(method, path, body)
+	res := w.socketRequest(method, path, body)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -170,16 +170,16 @@ func (w *town) ask(method, path, body string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-func (w *town) send(method, path, body string) *http.Response {
+func (w *routeTest) socketRequest(method, path, body string) *http.Response {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://dew"+path, strings.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	door := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.run, socketName))
 	}}
-	res, err := door.RoundTrip(req)
+	res, err := transport.RoundTrip(req)
 	if err != nil {
 		w.t.Fatalf("%s %s: %v\n%s", method, path, err, w.said)
 	}

@@ -19,14 +19,14 @@ import (
 
 // run runs the daemon until a signal ends ctx, or a client requests its shutdown.
 func run(c *cli.Context, cfg config) (err error) {
-	ctx, leave := context.WithCancel(c.Context)
-	defer leave()
+	ctx, stop := context.WithCancel(c.Context)
+	defer stop()
 	d, err := open(ctx, cfg, cfg.logger())
 	if err != nil {
 		return infrastructure(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	d.leave = leave
+	d.stop = stop
 	if err := d.openAPI(ctx); err != nil {
 		return infrastructure(err)
 	}
@@ -66,7 +66,7 @@ func (t trigger) fire() {
 func (d *daemon) prune(ctx context.Context) error {
 	const every = 10 * time.Minute
 	has := func(sha string) bool {
-		f, err := d.shelf.OpenImage(sha)
+		f, err := d.droplets.OpenImage(sha)
 		if err == nil {
 			err = f.Close()
 		}

@@ -14,7 +14,7 @@ import (
 // dew run has its own container, with a terminal and in pipes. It leaves nothing, even
 // if dew or dewd is killed.
 func TestRun(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--kill-delay", "1s")
 	c.start()
 	c.pushForTasks() // the app does not run
@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 	if state, why := c.ended("1"); state != v3.TaskFailed || !strings.HasSuffix(why, ": Exited with status 3") {
 		t.Errorf("the task is %s, %q", state, why)
 	}
-	c.runsOnScreen(t)
+	c.runsOnTerminal(t)
 	c.noLeaves()
 
 	for _, one := range []struct {
@@ -62,10 +62,10 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// runsOnScreen opens a shell on a terminal.
-func (c *cell) runsOnScreen(t *testing.T) {
+// runsOnTerminal opens a shell on a terminal.
+func (c *cell) runsOnTerminal(t *testing.T) {
 	t.Helper()
-	scr := onScreen(t, c.dewCommand("run", "shop"), 91, 33)
+	scr := onTerminal(t, c.dewCommand("run", "shop"), 91, 33)
 	scr.typed("stty size; echo in-$COLOUR\n")
 	scr.await("33 91")
 	scr.await("in-green")

@@ -54,7 +54,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 	made := serviceStacks{d.stacks}
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: made.get, Unneeded: made.abandon, Changed: d.databaseChanged, Say: d.appLogs.sayService,
+		Stacks: made.get, Unneeded: made.abandon, Changed: d.databaseChanged, Say: d.appLogs.writeServiceLine,
 	})
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh() }, Egress: d.egress(),
 	})
 	d.urls = newStoredURLs(d.services, d.egress(), d.log)
-	if err := d.services.Offer(ctx); err != nil { // so that the first client finds the services
+	if err := d.services.LoadBuiltinCatalog(ctx); err != nil { // so that the first client finds the services
 		return err
 	}
 	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
@@ -93,7 +93,7 @@ func (d *daemon) routeServices() (map[string]route.Service, error) {
 // databaseChanged wakes the waiters for a database, and removes the log of a deleted
 // one.
 func (d *daemon) databaseChanged(instance string) {
-	d.services.Kick(instance)
+	d.services.PollNow(instance)
 	d.sweep.fire()
 }
 
@@ -133,7 +133,7 @@ func (d *daemon) serveServices(ctx context.Context) error {
 
 // frozen returns the service bindings that an app gets if it is staged now.
 func (d *daemon) frozen(guid string) (droplet.Bindings, error) {
-	f, err := d.services.Frozen(guid)
+	f, err := d.services.AppServices(guid)
 	return droplet.Bindings{JSON: f.JSON, Names: f.Names}, err
 }
 
@@ -194,7 +194,7 @@ func (s serviceStacks) get(ctx context.Context, packages []string, progress func
 			continue
 		}
 		tried = true
-		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "begun"))
+		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "started"))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

@@ -21,7 +21,7 @@ import (
 
 // The service instance of these tests, the permanent key, and the temporary key.
 const (
-	mortalDB   = "db"
+	killTestDB = "db"
 	keeperKey  = "keeper"
 	passingKey = "passing"
 )
@@ -29,29 +29,29 @@ const (
 // dewd is killed after the n-th commit of the creation and deletion of a database and
 // of a key, for every n. After a restart, every operation finishes with a correct
 // state, and the data of the database is there.
-func TestServicesSurviveEveryDeath(t *testing.T) {
-	beside(t)
+func TestServicesSurviveEveryKill(t *testing.T) {
+	runParallel(t)
 	engines := []string{"redis"}
 	if os.Getenv("DEW_PROOF") != "" {
 		engines = append(engines, "postgres", "mariadb")
 	}
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
-			m := &mortalServices{cell: newCell(t), engine: engine}
-			for _, a := range []mortalAct{
-				{"create", m.noService, m.checkCreate, []string{"create-service", engine, "small", mortalDB, "--wait"}, 10},
-				{"bind", m.service, m.checkBind, []string{"create-service-key", mortalDB, passingKey, "--wait"}, 4},
-				{"unbind", m.bound, m.checkUnbind, []string{"delete-service-key", mortalDB, passingKey, "-f", "--wait"}, 4},
-				{"delete", m.bound, m.checkDelete, []string{"delete-service", mortalDB, "-f", "--wait"}, 14},
+			m := &serviceKillTest{cell: newCell(t), engine: engine}
+			for _, a := range []killedCommand{
+				{"create", m.noService, m.checkCreate, []string{"create-service", engine, "small", killTestDB, "--wait"}, 10},
+				{"bind", m.service, m.checkBind, []string{"create-service-key", killTestDB, passingKey, "--wait"}, 4},
+				{"unbind", m.bound, m.checkUnbind, []string{"delete-service-key", killTestDB, passingKey, "-f", "--wait"}, 4},
+				{"delete", m.bound, m.checkDelete, []string{"delete-service", killTestDB, "-f", "--wait"}, 14},
 			} {
-				t.Run(a.name, func(t *testing.T) { m.at(t).everyDeath(a) })
+				t.Run(a.name, func(t *testing.T) { m.at(t).killAtEveryStep(a) })
 			}
 		})
 	}
 }
 
-// mortalServices is a cell whose dewd dies while it works on a database.
-type mortalServices struct {
+// serviceKillTest is a cell whose dewd dies while it works on a database.
+type serviceKillTest struct {
 	*cell
 	engine string
 	kept   login               // login of the permanent key
@@ -59,7 +59,7 @@ type mortalServices struct {
 }
 
 // at returns the cell for a subtest.
-func (m *mortalServices) at(t *testing.T) *mortalServices {
+func (m *serviceKillTest) at(t *testing.T) *serviceKillTest {
 	m.t = t
 	return m
 }
@@ -70,8 +70,8 @@ type login struct {
 	Port                               int
 }
 
-// mortalAct is a command, its precondition, and the allowed results.
-type mortalAct struct {
+// killedCommand is a command, its precondition, and the allowed results.
+type killedCommand struct {
 	name  string
 	ready func()
 	check func(done bool)
@@ -79,14 +79,14 @@ type mortalAct struct {
 	step  int // distance between two deaths, if not every one is tried
 }
 
-func (m *mortalServices) everyDeath(a mortalAct) {
+func (m *serviceKillTest) killAtEveryStep(a killedCommand) {
 	m.t.Helper()
 	step := rounds(a.step, 1)
 	for n := 1 + rand.N(step); ; n += step { // every run tries different numbers
 		m.live(n)
 		a.ready()
 		m.before = m.running()
-		died := m.dies(a.args...)
+		died := m.killedWhile(a.args...)
 		m.live(0)
 		a.check(!died)
 		m.kill(syscall.SIGKILL)
@@ -100,10 +100,10 @@ func (m *mortalServices) everyDeath(a mortalAct) {
 	}
 }
 
-func (m *mortalServices) armed() string { return filepath.Join(filepath.Dir(m.root), "armed") }
+func (m *serviceKillTest) armed() string { return filepath.Join(filepath.Dir(m.root), "armed") }
 
 // live starts a dewd that dies n commits after it is armed. With 0 it does not die.
-func (m *mortalServices) live(n int) {
+func (m *serviceKillTest) live(n int) {
 	m.t.Helper()
 	if err := os.RemoveAll(m.armed()); err != nil {
 		m.t.Fatal(err)
@@ -116,13 +116,13 @@ func (m *mortalServices) live(n int) {
 	m.awaitSocket()
 }
 
-// dies runs a command on the armed dewd and reports whether dewd died.
-func (m *mortalServices) dies(args ...string) bool {
+// killedWhile runs a command on the armed dewd and reports whether dewd died.
+func (m *serviceKillTest) killedWhile(args ...string) bool {
 	m.t.Helper()
 	if err := os.Mkdir(m.armed(), 0o700); err != nil {
 		m.t.Fatal(err)
 	}
-	return m.diesOf(args...)
+	return m.killedDuring(args...)
 }
 
 // row is a service instance or a key in a list.
@@ -133,7 +133,7 @@ type row struct {
 }
 
 // rows waits until no operation in a list is in progress.
-func (m *mortalServices) rows(args ...string) (all []row) {
+func (m *serviceKillTest) rows(args ...string) (all []row) {
 	m.t.Helper()
 	m.eventually("the end of what is under way", func() error {
 		out, err := m.dewCommand(append(args, "--json")...).Output()
@@ -152,7 +152,7 @@ func (m *mortalServices) rows(args ...string) (all []row) {
 }
 
 // find waits until no operation is in progress and returns the row of that name.
-func (m *mortalServices) find(name string, args ...string) (row, bool) {
+func (m *serviceKillTest) find(name string, args ...string) (row, bool) {
 	m.t.Helper()
 	all := m.rows(args...)
 	i := slices.IndexFunc(all, func(r row) bool { return r.Name == name })
@@ -163,7 +163,7 @@ func (m *mortalServices) find(name string, args ...string) (row, bool) {
 }
 
 // noService deletes the database, if there is one.
-func (m *mortalServices) noService() {
+func (m *serviceKillTest) noService() {
 	m.t.Helper()
 	m.kept = login{}
 	m.eventually("the offering is there", func() error { // a new daemon has not queried its broker yet
@@ -173,21 +173,21 @@ func (m *mortalServices) noService() {
 		}
 		return err
 	})
-	m.dew("delete-service", mortalDB, "-f", "--wait")
+	m.dew("delete-service", killTestDB, "-f", "--wait")
 	m.nothing()
 }
 
 // service creates the database and the permanent key, with a value, if they do not
 // exist.
-func (m *mortalServices) service() {
+func (m *serviceKillTest) service() {
 	m.t.Helper()
-	if r, there := m.find(mortalDB, "services"); there && r.Last == "create succeeded" && m.kept != (login{}) {
-		m.dew("delete-service-key", mortalDB, passingKey, "-f", "--wait")
+	if r, there := m.find(killTestDB, "services"); there && r.Last == "create succeeded" && m.kept != (login{}) {
+		m.dew("delete-service-key", killTestDB, passingKey, "-f", "--wait")
 		return
 	}
 	m.noService()
-	m.dew("create-service", m.engine, "small", mortalDB, "--wait")
-	m.dew("create-service-key", mortalDB, keeperKey, "--wait")
+	m.dew("create-service", m.engine, "small", killTestDB, "--wait")
+	m.dew("create-service-key", killTestDB, keeperKey, "--wait")
 	m.kept = m.key(keeperKey)
 	for _, s := range map[string][]string{
 		"redis":    {"SET kept yes"},
@@ -201,16 +201,16 @@ func (m *mortalServices) service() {
 }
 
 // bound also creates the temporary key.
-func (m *mortalServices) bound() {
+func (m *serviceKillTest) bound() {
 	m.t.Helper()
 	m.service()
-	m.dew("create-service-key", mortalDB, passingKey, "--wait")
+	m.dew("create-service-key", killTestDB, passingKey, "--wait")
 }
 
-func (m *mortalServices) key(name string) login {
+func (m *serviceKillTest) key(name string) login {
 	m.t.Helper()
 	var k struct{ Credentials login }
-	out, err := m.dewCommand("service-key", mortalDB, name).Output()
+	out, err := m.dewCommand("service-key", killTestDB, name).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &k)
 	}
@@ -221,7 +221,7 @@ func (m *mortalServices) key(name string) login {
 }
 
 // client runs a statement on the database, as a user does.
-func (m *mortalServices) client(l login, statement string) (string, error) {
+func (m *serviceKillTest) client(l login, statement string) (string, error) {
 	port := strconv.Itoa(l.Port)
 	args := map[string][]string{
 		"redis":    append([]string{"redis-cli", "-e", "-h", l.Host, "-p", port, "--user", l.Username, "--no-auth-warning"}, strings.Fields(statement)...),
@@ -239,7 +239,7 @@ func (m *mortalServices) client(l login, statement string) (string, error) {
 }
 
 // works checks the value with some credentials.
-func (m *mortalServices) works(who string, l login) {
+func (m *serviceKillTest) works(who string, l login) {
 	m.t.Helper()
 	read := map[string]string{"redis": "GET kept", "postgres": "SELECT v FROM kept", "mariadb": "SELECT v FROM kept"}[m.engine]
 	if out, err := m.client(l, read); err != nil || out != "yes" {
@@ -248,7 +248,7 @@ func (m *mortalServices) works(who string, l login) {
 }
 
 // running returns the processes of every instance.
-func (m *mortalServices) running() map[string][]string {
+func (m *serviceKillTest) running() map[string][]string {
 	out := map[string][]string{}
 	for id, leaves := range m.leaves() {
 		for _, pid := range leaves["main"] {
@@ -259,7 +259,7 @@ func (m *mortalServices) running() map[string][]string {
 }
 
 // untouched checks that the earlier server still runs, with its data.
-func (m *mortalServices) untouched() {
+func (m *serviceKillTest) untouched() {
 	m.t.Helper()
 	now := m.running()
 	for id := range m.before {
@@ -271,7 +271,7 @@ func (m *mortalServices) untouched() {
 }
 
 // nothing waits until nothing is left of a database.
-func (m *mortalServices) nothing() {
+func (m *serviceKillTest) nothing() {
 	m.t.Helper()
 	m.eventually("nothing is left", func() error {
 		homes, err := os.ReadDir(filepath.Join(m.root, "services"))
@@ -282,16 +282,16 @@ func (m *mortalServices) nothing() {
 	})
 }
 
-func (m *mortalServices) checkCreate(done bool) {
+func (m *serviceKillTest) checkCreate(done bool) {
 	m.t.Helper()
-	r, there := m.find(mortalDB, "services")
+	r, there := m.find(killTestDB, "services")
 	switch {
 	case !there && !done:
 		m.nothing() // the request was not stored
 	case r.Last != "create succeeded":
 		m.t.Errorf("the database is %+v, want it created", r)
 	default:
-		m.dew("create-service-key", mortalDB, passingKey, "--wait")
+		m.dew("create-service-key", killTestDB, passingKey, "--wait")
 		l := m.key(passingKey)
 		if out, err := m.client(l, map[string]string{"redis": "PING", "postgres": "SELECT 1", "mariadb": "SELECT 1"}[m.engine]); err != nil {
 			m.t.Errorf("the database does not answer: %v\n%s", err, out)
@@ -299,9 +299,9 @@ func (m *mortalServices) checkCreate(done bool) {
 	}
 }
 
-func (m *mortalServices) checkBind(done bool) {
+func (m *serviceKillTest) checkBind(done bool) {
 	m.t.Helper()
-	r, there := m.find(passingKey, "service-keys", mortalDB)
+	r, there := m.find(passingKey, "service-keys", killTestDB)
 	switch {
 	case !there && !done: // the request was not stored
 	case r.Last == "create succeeded":
@@ -313,9 +313,9 @@ func (m *mortalServices) checkBind(done bool) {
 	m.users(map[bool]int{true: 2, false: 1}[there])
 }
 
-func (m *mortalServices) checkUnbind(done bool) {
+func (m *serviceKillTest) checkUnbind(done bool) {
 	m.t.Helper()
-	r, there := m.find(passingKey, "service-keys", mortalDB)
+	r, there := m.find(passingKey, "service-keys", killTestDB)
 	switch {
 	case there && (done || r.Last != "create succeeded"):
 		m.t.Errorf("the key is %+v, want it gone", r)
@@ -326,9 +326,9 @@ func (m *mortalServices) checkUnbind(done bool) {
 	m.users(map[bool]int{true: 2, false: 1}[there])
 }
 
-func (m *mortalServices) checkDelete(done bool) {
+func (m *serviceKillTest) checkDelete(done bool) {
 	m.t.Helper()
-	r, there := m.find(mortalDB, "services")
+	r, there := m.find(killTestDB, "services")
 	switch {
 	case there && (done || r.Last != "create succeeded"):
 		m.t.Errorf("the database is %+v, want it gone", r)
@@ -344,7 +344,7 @@ func (m *mortalServices) checkDelete(done bool) {
 }
 
 // users waits until Redis has as many users as there are keys.
-func (m *mortalServices) users(want int) {
+func (m *serviceKillTest) users(want int) {
 	m.t.Helper()
 	if m.engine != "redis" {
 		return
@@ -363,7 +363,7 @@ func (m *mortalServices) users(want int) {
 }
 
 // noAddress checks that no address is reserved for a server. dewd must not be running.
-func (m *mortalServices) noAddress() {
+func (m *serviceKillTest) noAddress() {
 	m.t.Helper()
 	db, err := store.Open(filepath.Join(m.root, "dew.db"), store.Options{Format: storeFormat})
 	if err != nil {

@@ -70,10 +70,10 @@ func (s *setAside) try() {
 	var list []v3.SetAside
 	for _, p := range s.parts {
 		for _, err := range eachError(p.repair()) {
-			list = append(list, v3.SetAside{Part: p.name, Error: oneLine(err), Since: s.since(p.name, oneLine(err))})
+			list = append(list, v3.SetAside{Part: p.name, Error: oneLine(err), Since: s.firstSeen(p.name, oneLine(err))})
 		}
 	}
-	if slices.Equal(list, s.list) && s.written() {
+	if slices.Equal(list, s.list) && s.isWritten() {
 		return
 	}
 	for _, a := range list {
@@ -89,8 +89,8 @@ func (s *setAside) try() {
 	}
 }
 
-// since returns the time at which a problem was first seen.
-func (s *setAside) since(part, text string) time.Time {
+// firstSeen returns the time at which a problem was first seen.
+func (s *setAside) firstSeen(part, text string) time.Time {
 	for _, a := range s.list {
 		if a.Part == part && a.Error == text {
 			return a.Since
@@ -99,8 +99,8 @@ func (s *setAside) since(part, text string) time.Time {
 	return time.Now().UTC().Truncate(time.Second)
 }
 
-// written reports whether the file agrees with the list.
-func (s *setAside) written() bool {
+// isWritten reports whether the file agrees with the list.
+func (s *setAside) isWritten() bool {
 	kept, err := readSetAside(s.file)
 	return err == nil && len(kept) == len(s.list)
 }

@@ -16,7 +16,7 @@ import (
 // and no running processes. This works with dew and OpenSSH's clients, and while the
 // app is stopped, but not after it is deleted.
 func TestSSHCrashed(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	s := newShop(t)
 	if got := finish(t, s.dewCommand("ssh", "shop", "--crashed", "-c", "true")); got.code != 1 || !strings.Contains(got.err, "no files of a matching crash are kept") {
 		t.Errorf("before a crash: %+v", got)

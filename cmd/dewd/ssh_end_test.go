@@ -51,12 +51,12 @@ func sshRefused(t *testing.T, s *shop, clients []sshClient) {
 		t.Errorf("ssh-enabled says %q", got)
 	}
 	for _, c := range clients {
-		if got := finish(t, c.args(visit{command: "echo in"})); got.code == 0 || strings.Contains(got.out, "in\n") {
+		if got := finish(t, c.args(sshLogin{command: "echo in"})); got.code == 0 || strings.Contains(got.out, "in\n") {
 			t.Errorf("%s: entered an app that is closed: %+v", c.name, got)
 		}
 	}
 	s.dew("enable-ssh", "shop")
-	if got := finish(t, s.byDew(visit{command: "echo in"})); got.out != "in\n" {
+	if got := finish(t, s.byDew(sshLogin{command: "echo in"})); got.out != "in\n" {
 		t.Errorf("after enable-ssh: %+v", got)
 	}
 	counts := map[string]int{}
@@ -72,7 +72,7 @@ func sshRefused(t *testing.T, s *shop, clients []sshClient) {
 		t.Errorf("the app's log does not tell who entered:\n%s", got)
 	}
 	garbage(t, used.Address)
-	if got := finish(t, s.byDew(visit{command: "echo in"})); got.out != "in\n" {
+	if got := finish(t, s.byDew(sshLogin{command: "echo in"})); got.out != "in\n" {
 		t.Errorf("after garbage on the port: %+v", got)
 	}
 }
@@ -95,7 +95,7 @@ func garbage(t *testing.T, address string) {
 // Processes of a client stop when it disconnects for any reason.
 func sshVanishing(t *testing.T, s *shop, clients []sshClient) {
 	for _, c := range clients {
-		cmd := c.args(visit{command: "trap '' HUP TERM; echo here; (trap '' HUP; sleep 1000) & sleep 1000"})
+		cmd := c.args(sshLogin{command: "trap '' HUP TERM; echo here; (trap '' HUP; sleep 1000) & sleep 1000"})
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func (s *shop) oneOfMany(code v3.SSHCode) (bool, error) {
 func sshSeed(t *testing.T, s *shop, clients []sshClient) {
 	for n, c := range clients {
 		var errs, out bytes.Buffer
-		cmd := c.args(visit{})
+		cmd := c.args(sshLogin{})
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		in, err := cmd.StdinPipe() // stays open: only the end of the instance stops the shell
 		if err != nil {
@@ -252,7 +252,7 @@ func sshDaemonKilled(t *testing.T, s *shop, _ []sshClient) {
 	if after := slices.Sorted(maps.Keys(s.leaves())); !slices.Equal(before, after) {
 		t.Errorf("instances %v became %v", before, after)
 	}
-	if got := finish(t, s.byDew(visit{command: `echo "$FROM_PROFILE"; pwd`})); got.out != "with two  blanks\n/home/vcap/app/sub\n" {
+	if got := finish(t, s.byDew(sshLogin{command: `echo "$FROM_PROFILE"; pwd`})); got.out != "with two  blanks\n/home/vcap/app/sub\n" {
 		t.Errorf("a session of the next daemon: %+v", got)
 	}
 }
@@ -260,7 +260,7 @@ func sshDaemonKilled(t *testing.T, s *shop, _ []sshClient) {
 func sshStopped(t *testing.T, s *shop, clients []sshClient) {
 	s.dew("stop", "shop")
 	for _, c := range clients {
-		if got := finish(t, c.args(visit{command: "echo in"})); got.code == 0 || got.out == "in\n" {
+		if got := finish(t, c.args(sshLogin{command: "echo in"})); got.code == 0 || got.out == "in\n" {
 			t.Errorf("%s: entered an app that is stopped: %+v", c.name, got)
 		}
 	}

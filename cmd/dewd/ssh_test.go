@@ -23,7 +23,7 @@ import (
 
 // An SSH session has the same view as the app, with every client.
 func TestSSH(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	s := newShop(t)
 	clients := s.clients()
 	for _, part := range []struct {
@@ -77,7 +77,7 @@ func (s *shop) nothingLeft() {
 func sshCommands(t *testing.T, s *shop, clients []sshClient) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
-			got := finish(t, c.args(visit{command: `echo $VCAP_APPLICATION; pwd; ls; echo trouble >&2; exit 7`}))
+			got := finish(t, c.args(sshLogin{command: `echo $VCAP_APPLICATION; pwd; ls; echo trouble >&2; exit 7`}))
 			lines := strings.Split(strings.TrimSpace(got.out), "\n")
 			if len(lines) != 3 || !strings.Contains(lines[0], `"application_name":"shop"`) || lines[1] != "/home/vcap/app/sub" || lines[2] != "file" {
 				t.Errorf("printed %q, want VCAP_APPLICATION, the folder of the program and its file", got.out)
@@ -89,18 +89,18 @@ func sshCommands(t *testing.T, s *shop, clients []sshClient) {
 				t.Errorf("exit status %d, want 7", got.code)
 			}
 			for _, tt := range []struct {
-				v    visit
+				v    sshLogin
 				want string
 			}{
-				{visit{index: 1, command: "echo $CF_INSTANCE_INDEX"}, "1\n"},
-				{visit{process: "worker", command: "pwd"}, "/home/vcap/app\n"},
-				{visit{command: "exec id -u"}, "2000\n"},
+				{sshLogin{index: 1, command: "echo $CF_INSTANCE_INDEX"}, "1\n"},
+				{sshLogin{process: "worker", command: "pwd"}, "/home/vcap/app\n"},
+				{sshLogin{command: "exec id -u"}, "2000\n"},
 			} {
 				if got := finish(t, c.args(tt.v)); got.out != tt.want || got.code != 0 {
 					t.Errorf("%+v printed %q and ended with %d (%s), want %q", tt.v, got.out, got.code, got.err, tt.want)
 				}
 			}
-			shell := c.args(visit{})
+			shell := c.args(sshLogin{})
 			shell.Stdin = strings.NewReader("echo typed\nexit 4\n")
 			if got := finish(t, shell); got.out != "typed\n" || got.code != 4 {
 				t.Errorf("a shell printed %q and ended with %d (%s), want typed and 4", got.out, got.code, got.err)
@@ -126,7 +126,7 @@ func withoutShellsOwn(environ string) []string {
 
 func sshEnvironment(t *testing.T, s *shop, clients []sshClient) {
 	for _, c := range clients {
-		got := finish(t, c.args(visit{command: "cat /proc/self/environ; cut -d: -f3 /proc/self/cgroup | sort -u >&2"}))
+		got := finish(t, c.args(sshLogin{command: "cat /proc/self/environ; cut -d: -f3 /proc/self/cgroup | sort -u >&2"}))
 		if want := s.environ("main", "serve"); !slices.Contains(want, "LATE=set-by-command") || !slices.Contains(want, "FROM_PROFILE=with two  blanks") {
 			t.Fatalf("the app itself lacks variables: %q", want)
 		} else if diff := cmp.Diff(withoutShellsOwn(got.out), want); diff != "" {
@@ -162,7 +162,7 @@ func (s *shop) environ(leaf, word string) []string {
 func sshTerminal(t *testing.T, s *shop, clients []sshClient) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
-			scr := onScreen(t, c.args(visit{}), 101, 37)
+			scr := onTerminal(t, c.args(sshLogin{}), 101, 37)
 			scr.await("$ ")
 			scr.typed("stty size; tty; echo term-$TERM\r")
 			scr.await("37 101")
@@ -190,7 +190,7 @@ func sshForwards(t *testing.T, s *shop, clients []sshClient) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			app, sidecar := freeAddress(t), freeAddress(t)
-			cmd := c.args(visit{nothing: true, forwards: []string{app + ":localhost:8080", sidecar + ":127.0.0.1:8181"}})
+			cmd := c.args(sshLogin{nothing: true, forwards: []string{app + ":localhost:8080", sidecar + ":127.0.0.1:8181"}})
 			var said bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &said, &said
 			if err := cmd.Start(); err != nil {
@@ -351,7 +351,7 @@ func throughCat(t *testing.T, s *shop, from, to string) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c := s.byOpenSSH(visit{command: "cat"})
+	c := s.byOpenSSH(sshLogin{command: "cat"})
 	c.Stdin, c.Stdout = in, out
 	if err := c.Run(); err != nil {
 		t.Fatalf("ssh cat: %v", err)

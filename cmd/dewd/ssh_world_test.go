@@ -157,8 +157,8 @@ func (s *shop) tryDial(user string, code v3.SSHCode) (*ssh.Client, error) {
 	})
 }
 
-// visit is one way to open a session.
-type visit struct {
+// sshLogin is one way to open a session.
+type sshLogin struct {
 	index    int
 	process  string // empty: web
 	command  string // empty: a shell
@@ -170,7 +170,7 @@ type visit struct {
 // sshClient creates the command line of a visit.
 type sshClient struct {
 	name string
-	args func(v visit) *exec.Cmd
+	args func(v sshLogin) *exec.Cmd
 }
 
 // clients returns dew, OpenSSH and, if CF_BIN names it, the cf CLI.
@@ -195,13 +195,13 @@ func (s *shop) clients() []sshClient {
 			s.t.Fatalf("cf %s: %v\n%s", args[0], err, out)
 		}
 	}
-	return append(all, sshClient{"cf", func(v visit) *exec.Cmd { return cf(s.sshArgs(v)...) }})
+	return append(all, sshClient{"cf", func(v sshLogin) *exec.Cmd { return cf(s.sshArgs(v)...) }})
 }
 
-func (s *shop) byDew(v visit) *exec.Cmd { return s.dewCommand(s.sshArgs(v)...) }
+func (s *shop) byDew(v sshLogin) *exec.Cmd { return s.dewCommand(s.sshArgs(v)...) }
 
 // sshArgs returns the arguments that dew and cf have in common.
-func (s *shop) sshArgs(v visit) []string {
+func (s *shop) sshArgs(v sshLogin) []string {
 	args := []string{"ssh", "shop", "-i", strconv.Itoa(v.index)}
 	if v.process != "" {
 		args = append(args, "--process", v.process)
@@ -246,7 +246,7 @@ func (s *shop) openSSH(program string, args ...string) *exec.Cmd {
 	return c
 }
 
-func (s *shop) byOpenSSH(v visit) *exec.Cmd {
+func (s *shop) byOpenSSH(v sshLogin) *exec.Cmd {
 	guid := s.guid
 	if v.process == "worker" {
 		guid = s.worker
@@ -285,8 +285,8 @@ func finish(t testing.TB, c *exec.Cmd) outcome {
 	return outcome{out.String(), errs.String(), c.ProcessState.ExitCode()}
 }
 
-// screen is a terminal with a program on it.
-type screen struct {
+// terminal is a terminal with a program on it.
+type terminal struct {
 	t      *testing.T
 	master *os.File
 	cmd    *exec.Cmd
@@ -294,14 +294,14 @@ type screen struct {
 	text   strings.Builder
 }
 
-// onScreen runs a program on a terminal of the given size.
-func onScreen(t *testing.T, c *exec.Cmd, columns, rows uint16) *screen {
+// onTerminal runs a program on a terminal of the given size.
+func onTerminal(t *testing.T, c *exec.Cmd, columns, rows uint16) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &screen{t: t, master: master, cmd: c, seen: make(chan []byte, 100)}
+	s := &terminal{t: t, master: master, cmd: c, seen: make(chan []byte, 100)}
 	var unlock, number int32
 	s.ioctl(syscall.TIOCSPTLCK, unsafe.Pointer(&unlock))
 	s.ioctl(syscall.TIOCGPTN, unsafe.Pointer(&number))
@@ -337,20 +337,20 @@ func onScreen(t *testing.T, c *exec.Cmd, columns, rows uint16) *screen {
 	return s
 }
 
-func (s *screen) ioctl(what uintptr, arg unsafe.Pointer) {
+func (s *terminal) ioctl(what uintptr, arg unsafe.Pointer) {
 	s.t.Helper()
 	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, s.master.Fd(), what, uintptr(arg)); e != 0 {
 		s.t.Fatal(e)
 	}
 }
 
-func (s *screen) resize(columns, rows uint16) {
+func (s *terminal) resize(columns, rows uint16) {
 	s.t.Helper()
 	size := [4]uint16{rows, columns}
 	s.ioctl(syscall.TIOCSWINSZ, unsafe.Pointer(&size))
 }
 
-func (s *screen) typed(text string) {
+func (s *terminal) typed(text string) {
 	s.t.Helper()
 	if _, err := s.master.WriteString(text); err != nil {
 		s.t.Fatal(err)
@@ -358,10 +358,10 @@ func (s *screen) typed(text string) {
 }
 
 // await reads until the screen shows text.
-func (s *screen) await(text string) { s.awaitAfter("", text) }
+func (s *terminal) await(text string) { s.awaitAfter("", text) }
 
 // awaitAfter waits until the screen shows text after the last position of mark.
-func (s *screen) awaitAfter(mark, text string) {
+func (s *terminal) awaitAfter(mark, text string) {
 	s.t.Helper()
 	late := time.After(patience)
 	shown := func() bool {
@@ -385,7 +385,7 @@ func (s *screen) awaitAfter(mark, text string) {
 }
 
 // end waits for the program, and reads the rest of its output.
-func (s *screen) end() int {
+func (s *terminal) end() int {
 	s.t.Helper()
 	for b := range s.seen {
 		s.text.Write(b)

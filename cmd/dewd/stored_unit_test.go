@@ -276,7 +276,7 @@ func declareAll(t *testing.T) *store.DB {
 	})
 	for _, step := range []func(context.Context) error{
 		d.openStore, d.openLogs, d.openDroplets,
-		func(ctx context.Context) (err error) { d.subnet, err = d.keptSubnet(ctx); return err },
+		func(ctx context.Context) (err error) { d.subnet, err = d.chooseSubnet(ctx); return err },
 		d.openSupervisor, d.openServices,
 		func(context.Context) error { return d.openAuth() },
 		func(context.Context) (err error) {

@@ -35,11 +35,11 @@ const idle = "while :; do sleep 1000; done"
 
 // Killing dewd stops no instance: the next dewd adopts the same processes.
 func TestKilledDaemonIsReplaced(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			c := newCell(t)
-			c.wish(idle, idle)
+			c.storeApp(idle, idle)
 			c.start()
 			before := c.settled(1)
 			c.kill(sig)
@@ -48,9 +48,9 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 			}
 			c.start()
 			c.eventually("dewd adopts the instance", testkit.True(func() bool { return strings.Contains(c.said.String(), "instance adopted") }))
-			c.keeps("the processes under the next dewd", before)
+			c.checkUnchanged("the processes under the next dewd", before)
 			c.kill(syscall.SIGKILL)
-			c.read(func(b books) {
+			c.read(func(b diskState) {
 				if got := recordLines(t, b); len(got) != 0 {
 					t.Errorf("records = %v, want none: nothing crashed", got)
 				}
@@ -59,9 +59,9 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 	}
 }
 
-// keeps fails if other processes run than before. It watches long enough to see a wrong
-// restart or a false crash.
-func (c *cell) keeps(what string, before map[string]map[string][]int) {
+// checkUnchanged fails if other processes run than before. It watches long enough to
+// see a wrong restart or a false crash.
+func (c *cell) checkUnchanged(what string, before map[string]map[string][]int) {
 	c.t.Helper()
 	testkit.Stays(c.t, what, 300*time.Millisecond, func() error {
 		if diff := cmp.Diff(before, c.leaves()); diff != "" {
@@ -74,7 +74,7 @@ func (c *cell) keeps(what string, before map[string]map[string][]int) {
 // The next dewd records a sidecar's exit that happened while no dewd was running.
 func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 	c := newCell(t)
-	c.wish(idle, idle)
+	c.storeApp(idle, idle)
 	c.start()
 	id, leaves := only(t, c.settled(1))
 	c.kill(syscall.SIGKILL)
@@ -92,7 +92,7 @@ func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 	c.start()
 	c.settled(1, id)
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		rs, err := b.exits.Process(guid)
 		if err != nil || len(rs) != 1 {
 			t.Fatalf("records = %+v, %v, want one", rs, err)
@@ -113,21 +113,21 @@ func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 // end exactly the desired instance runs, every crash is recorded once, and no partial
 // files are left.
 func TestKilledAtAnyMoment(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "100ms")
 	// The sidecar exits repeatedly, so that kills happen in every phase.
-	c.wish(idle, "sleep 0.$((RANDOM % 6)); exit 7")
-	life := c.life()
+	c.storeApp(idle, "sleep 0.$((RANDOM % 6)); exit 7")
+	firstExitTime := c.firstExitTime()
 	for i := range rounds(8, 300) {
 		c.launch()
-		testkit.RandomPause(life)
+		testkit.RandomPause(firstExitTime)
 		c.kill(syscall.SIGKILL)
 		if n := len(c.leaves()); n > 2 {
 			t.Fatalf("round %d: %d instances, want at most the one that ends and the next", i, n)
 		}
 	}
 	// Now the sidecar stays, so that the instances can be counted.
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		_, err := b.reg.UpdateSidecar("s", func(s *app.Sidecar) error { s.Command = idle; return nil })
 		if err != nil {
 			t.Fatal(err)
@@ -135,14 +135,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	})
 	c.start()
 	c.settled(1)
-	c.eventually("the things of one instance", c.onlyOne)
+	c.eventually("the things of one instance", c.checkOneInstance)
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) { checkRecords(t, b) })
+	c.read(func(b diskState) { checkRecords(t, b) })
 }
 
-// onlyOne counts the files and devices of instances in the run folder, the logs and the
-// network.
-func (c *cell) onlyOne() error {
+// checkOneInstance counts the files and devices of instances in the run folder, the
+// logs and the network.
+func (c *cell) checkOneInstance() error {
 	for what, pattern := range map[string]string{
 		"folders": filepath.Join(c.run, "instances", "*"), "namespaces": filepath.Join(c.run, "netns", "*"),
 		"captures": filepath.Join(c.root, "logs", "*", "capture", "*"), "tasks": filepath.Join(c.run, "containerd", "state", "io.containerd.runtime.v2.task", "*", "*"),
@@ -171,9 +171,9 @@ func (c *cell) shims() []string {
 	return found
 }
 
-// life returns the time of this machine from the start of dewd to the exit of a first
-// instance. Kills within it happen in every phase of both.
-func (c *cell) life() time.Duration {
+// firstExitTime returns the time of this machine from the start of dewd to the exit
+// of a first instance. Kills within it happen in every phase of both.
+func (c *cell) firstExitTime() time.Duration {
 	c.t.Helper()
 	begun := time.Now()
 	c.launch()
@@ -194,7 +194,7 @@ func (c *cell) life() time.Duration {
 }
 
 // checkRecords compares the stored records with their lines: the same exits, each once.
-func checkRecords(t *testing.T, b books) {
+func checkRecords(t *testing.T, b diskState) {
 	t.Helper()
 	rs, err := b.exits.Process(guid)
 	if err != nil {
@@ -227,13 +227,13 @@ func checkRecords(t *testing.T, b books) {
 	}
 }
 
-// killer kills dewd when it prints a word.
-type killer struct {
+// killOnWord kills dewd when it prints a word.
+type killOnWord struct {
 	c    *cell
 	word string
 }
 
-func (k killer) Write(b []byte) (int, error) {
+func (k killOnWord) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte(k.word)) {
 		_ = k.c.cmd.Process.Signal(syscall.SIGKILL) // it can be dead already
 	}
@@ -244,14 +244,14 @@ func (k killer) Write(b []byte) (int, error) {
 // other process prints very many lines. The next dewd stores the record and does not
 // write the line again.
 func TestExitLineIsWrittenOnce(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "1s")
-	c.wish("trap '' TERM; while :; do seq 1000000 1005000; sleep 0.02; done", "sleep 0.2; exit 7")
+	c.storeApp("trap '' TERM; while :; do seq 1000000 1005000; sleep 0.02; done", "sleep 0.2; exit 7")
 	for range rounds(2, 25) {
-		c.hears = killer{c, "instance crashed"}
+		c.extraOutput = killOnWord{c, "instance crashed"}
 		c.launch()
 		_ = c.cmd.Wait() // it was killed on purpose
-		c.hears = nil
+		c.extraOutput = nil
 		crashed := c.leaves()
 		before := c.captured()
 		c.eventually("many lines are printed", func() error {
@@ -271,7 +271,7 @@ func TestExitLineIsWrittenOnce(t *testing.T) {
 		})
 		c.kill(syscall.SIGKILL)
 	}
-	c.read(func(b books) { checkRecords(t, b) })
+	c.read(func(b diskState) { checkRecords(t, b) })
 }
 
 // captured returns the number of bytes that the main processes of all instances have
@@ -292,9 +292,9 @@ func (c *cell) captured() (n int64) {
 
 // Killing containerd causes no crash, and dewd can control the instances again.
 func TestKilledContainerdIsNoCrash(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t)
-	c.wish(idle, idle)
+	c.storeApp(idle, idle)
 	c.start()
 	before := c.settled(1)
 	id, leaves := only(t, before)
@@ -306,12 +306,12 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 		}
 		return nil
 	})
-	c.keeps("the processes under the next containerd", before)
+	c.checkUnchanged("the processes under the next containerd", before)
 	leader, _ := leaderOf(t, leaves["sidecar-0"])
 	killPID(t, leader)
 	c.settled(1, id) // a real crash is still detected, and followed by a start
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		if got := recordLines(t, b); len(got) != 1 || !strings.Contains(got[0], "SIDECAR/CONFIG SERVER: Exited with status 137") {
 			t.Errorf("records = %v, want the one kill", got)
 		}
@@ -321,7 +321,7 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 // containerd is killed at random moments of starts. The instance runs in the end,
 // without a false crash and without remains of the failed attempts.
 func TestContainerdKilledDuringStart(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	for range rounds(3, 40) {
 		t.Run("round", killedDuringStart) // each with its own cell, which is removed before the next one
 	}
@@ -329,7 +329,7 @@ func TestContainerdKilledDuringStart(t *testing.T) {
 
 func killedDuringStart(t *testing.T) {
 	c := newCell(t)
-	c.wish(idle, idle)
+	c.storeApp(idle, idle)
 	c.launch()
 	c.eventually("containerd runs", func() error {
 		_, err := os.Stat(c.run + "/containerd/containerd.sock")
@@ -339,9 +339,9 @@ func killedDuringStart(t *testing.T) {
 	testkit.RandomPause(150 * time.Millisecond)
 	killPID(t, c.privatePID())
 	c.settled(1)
-	c.eventually("the things of one instance", c.onlyOne)
+	c.eventually("the things of one instance", c.checkOneInstance)
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		if got := recordLines(t, b); len(got) != 0 {
 			t.Errorf("records = %v, want none", got)
 		}
@@ -350,16 +350,16 @@ func killedDuringStart(t *testing.T) {
 
 // The exit statuses are lost if a shim is killed. A record says so.
 func TestKilledShimIsRuntimeLost(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t)
-	c.wish(idle, idle)
+	c.storeApp(idle, idle)
 	c.start()
 	id, leaves := only(t, c.settled(1))
 	_, shim := leaderOf(t, leaves["main"])
 	killPID(t, shim)
 	c.settled(1, id)
 	c.kill(syscall.SIGKILL)
-	c.read(func(b books) {
+	c.read(func(b diskState) {
 		rs, err := b.exits.Process(guid)
 		if err != nil || len(rs) != 1 {
 			t.Fatalf("records = %+v, %v, want one", rs, err)

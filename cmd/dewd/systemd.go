@@ -13,14 +13,14 @@ type service struct {
 	log *slog.Logger
 }
 
-func (s service) tell(state string) {
+func (s service) notify(state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
 		s.log.Warn("cannot notify systemd", "state", state, "err", err)
 	}
 }
 
-func (s service) ready()    { s.tell(sd.SdNotifyReady) }
-func (s service) stopping() { s.tell(sd.SdNotifyStopping) }
+func (s service) ready()    { s.notify(sd.SdNotifyReady) }
+func (s service) stopping() { s.notify(sd.SdNotifyStopping) }
 
 // watch notifies systemd's watchdog as long as alive returns nil. A daemon that hangs
 // sends nothing, and systemd restarts it. Its apps keep running.
@@ -46,6 +46,6 @@ func (s service) watch(ctx context.Context, alive func() error) {
 			s.log.Error("dewd is unhealthy: it does not notify the watchdog of systemd", "err", err)
 			continue
 		}
-		s.tell(sd.SdNotifyWatchdog)
+		s.notify(sd.SdNotifyWatchdog)
 	}
 }

@@ -188,7 +188,7 @@ func TestUnitEndsAndAppsStay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			u.wish(forever, forever)
+			u.storeApp(forever, forever)
 			u.systemctl("start", unitName)
 			u.mustAnswer("when systemctl start returns")
 			u.check("after start", "ActiveState", "active", "SubState", "running", "NRestarts", "0")
@@ -237,7 +237,7 @@ func (u unit) checkMissedExit(before map[string]map[string][]int) {
 	u.systemctl("start", unitName)
 	u.settled(1, id)
 	u.systemctl("stop", unitName)
-	u.read(func(b books) {
+	u.read(func(b diskState) {
 		rs, err := b.exits.Process(guid)
 		if err != nil || len(rs) != 1 {
 			u.t.Fatalf("records = %+v, %v, want one: of the sidecar", rs, err)
@@ -259,7 +259,7 @@ func TestUnitWatchdog(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.systemctl("daemon-reload")
-	u.wish(forever, forever)
+	u.storeApp(forever, forever)
 	u.systemctl("start", unitName)
 	before := u.settled(1)
 	first := u.number("WatchdogTimestampMonotonic")

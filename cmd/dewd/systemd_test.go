@@ -39,7 +39,7 @@ func listenAsSystemd(t *testing.T) func() string {
 	}
 }
 
-func TestSystemdIsTold(t *testing.T) {
+func TestSystemdIsNotified(t *testing.T) {
 	next := listenAsSystemd(t)
 	s := service{quiet}
 	s.ready()
@@ -83,7 +83,7 @@ func TestNoWatchdog(t *testing.T) {
 	service{quiet}.watch(t.Context(), func() error { t.Error("asked without a watchdog"); return nil })
 }
 
-func TestNotifyFailureIsTold(t *testing.T) {
+func TestNotifyFailureIsLogged(t *testing.T) {
 	var out strings.Builder
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
 	service{slog.New(slog.NewTextHandler(&out, nil))}.ready()

@@ -126,7 +126,7 @@ func (c *cell) recent() string {
 
 // Tasks run once in real containers, and their results are reported.
 func TestTasks(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--kill-delay", "1s")
 	c.start()
 	c.pushForTasks()
@@ -196,7 +196,7 @@ func (c *cell) cancelsTasks() {
 // dewd can be killed while tasks run, finish and start. Each task runs once, keeps
 // running, and its exit is recorded.
 func TestTasksOutliveDaemon(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t, "--kill-delay", "1s")
 	c.start()
 	c.pushForTasks()

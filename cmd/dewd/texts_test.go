@@ -16,7 +16,7 @@ import (
 // word.
 func TestPlatformTexts(t *testing.T) {
 	inSource := map[string]bool{}
-	for pkg := range storeys {
+	for pkg := range layers {
 		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pkg), "*.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -54,7 +54,7 @@ type daemon struct {
 	apps      appQueries
 	events    *registry.Events
 	jobs      *registry.Jobs
-	shelf     *droplet.Droplets
+	droplets  *droplet.Droplets
 	stacks    *stack.Stacks
 	packages  *droplet.Packages
 	catalog   *droplet.Catalog
@@ -78,7 +78,7 @@ type daemon struct {
 	ports     listeners
 	inside    bridgeListeners
 	ssh       *sshd.Server
-	leave     context.CancelFunc
+	stop      context.CancelFunc
 	endApps   atomic.Bool   // a client asked to stop the apps when dewd exits
 	sweep     trigger       // there can be logs of deleted apps
 	stale     trigger       // containerd can have data of deleted images
@@ -138,16 +138,16 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	if d.shelf, err = droplet.NewDroplets(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
+	if d.droplets, err = droplet.NewDroplets(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
 	}
-	d.aside.add("droplets", d.shelf.Sweep)
+	d.aside.add("droplets", d.droplets.Sweep)
 	return nil
 }
 
-// keptSubnet returns the network of --subnet, otherwise the last one, otherwise a free
+// chooseSubnet returns the network of --subnet, otherwise the last one, otherwise a free
 // one. It stores the network, because adopted instances have addresses in it.
-func (d *daemon) keptSubnet(ctx context.Context) (netip.Prefix, error) {
+func (d *daemon) chooseSubnet(ctx context.Context) (netip.Prefix, error) {
 	settings, p := store.In[netip.Prefix](d.db, "settings"), d.cfg.Subnet
 	if !p.IsValid() {
 		kept, err := settings.Get("subnet")
@@ -212,13 +212,13 @@ func (d *daemon) openContainerd(ctx context.Context) error {
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
 		served, err := containerd.SocketAnswers(ctx, d.cfg.Containerd)
 		if err != nil {
-			return fmt.Errorf("cannot reach containerd: %w (start containerd, remove the socket if no containerd uses it, or set another socket with --containerd)", err)
+			return fmt.Errorf("cannot connect to containerd: %w (start containerd, remove the socket if no containerd uses it, or set another socket with --containerd)", err)
 		}
 		if served {
 			return nil
 		}
 		if d.cfg.Containerd != defaultConfig().Containerd {
-			return fmt.Errorf("cannot find containerd: there is no socket %s (start containerd, or omit --containerd: then dewd starts a private containerd)", d.cfg.Containerd)
+			return fmt.Errorf("cannot connect to containerd: the socket %s does not exist (start containerd, or omit --containerd: then dewd starts a private containerd)", d.cfg.Containerd)
 		}
 	}
 	var err error
@@ -233,7 +233,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	if d.private != nil {
 		address = d.private.Address()
 	}
-	if d.subnet, err = d.keptSubnet(ctx); err != nil {
+	if d.subnet, err = d.chooseSubnet(ctx); err != nil {
 		return err
 	}
 	cfg := containerd.Config{
@@ -241,7 +241,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
 		Called: d.called, HostPorts: []uint16{portOf(d.ports.api), portOf(d.ports.routes)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
-		Images: d.shelf.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
+		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
 		// The private containerd is not watched yet.
@@ -262,7 +262,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = supervisor.New(supervisor.Config{
-		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
+		Engine: d.engine, Registry: d.registry, Droplets: d.droplets, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
@@ -283,7 +283,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	}
 	d.registry.ListenTasks(d.sup.SyncTask)
 	d.router, err = route.New(route.Config{
-		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
+		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
 		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
 	return err
@@ -315,7 +315,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		return err
 	}
 	d.api, err = api.New(api.Config{
-		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
+		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
@@ -341,7 +341,7 @@ func (d *daemon) shutdown(ctx context.Context, apps bool) {
 			d.log.Error("cannot stop all apps before dewd exits", "err", err)
 		}
 	}
-	d.leave()
+	d.stop()
 }
 
 // close closes the parts in reverse order. Apps keep running.

@@ -18,7 +18,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Entry == "" {
-		return "image: " + e.Reason
+		return "the image " + e.Reason
 	}
 	return fmt.Sprintf("image entry %q %s", e.Entry, e.Reason)
 }
@@ -45,16 +45,16 @@ func CheckImage(r io.Reader) error {
 			return checkEnd(src)
 		}
 		if src.err != nil {
-			return fmt.Errorf("cannot take it in: %w", src.err)
+			return fmt.Errorf("cannot read the image: %w", src.err)
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return &Error{Reason: "is cut off: send it again"}
+			return &Error{Reason: "is incomplete: upload it again"}
 		}
 		if err != nil {
 			return &Error{Reason: "is not a tar archive: " + err.Error()}
 		}
 		if left -= len(h.Name) + len(h.Linkname); left < 0 {
-			return &Error{Reason: fmt.Sprintf("has names of more than %s together", Size(maxNames))}
+			return &Error{Reason: fmt.Sprintf("has file names with a total length of more than %s", Size(maxNames))}
 		}
 		if err := tree.add(h); err != nil {
 			return err
@@ -67,19 +67,19 @@ func CheckImage(r io.Reader) error {
 // two entries would look complete.
 func checkEnd(src *endReader) error {
 	if src.ended {
-		return &Error{Reason: "is cut off: its end marker is missing, send it again"}
+		return &Error{Reason: "is incomplete: its end marker is missing (upload it again)"}
 	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
 		if slices.ContainsFunc(buf[:n], func(b byte) bool { return b != 0 }) {
-			return &Error{Reason: "has something behind its end"}
+			return &Error{Reason: "has data after its end"}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot take it in: %w", err)
+			return fmt.Errorf("cannot read the image: %w", err)
 		}
 	}
 }
@@ -140,17 +140,17 @@ func (t imageTree) refuse(h *tar.Header, name string) string {
 		return "must be a folder"
 	}
 	if name == StagingInfo && h.Typeflag != tar.TypeReg {
-		return "must be a plain file"
+		return "must be a regular file"
 	}
 	if old, ok := t[name]; ok && (old != tar.TypeDir || h.Typeflag != tar.TypeDir) {
-		return "is there twice"
+		return "occurs twice"
 	}
 	if reason := t.refuseParents(name); reason != "" {
 		return reason
 	}
 	for k := range h.PAXRecords {
 		if strings.HasPrefix(k, "GNU.sparse.") {
-			return "is a sparse file: pack it without holes"
+			return "is a sparse file, which dew does not support: create the archive without sparse files"
 		}
 	}
 	switch h.Typeflag {
@@ -161,7 +161,7 @@ func (t imageTree) refuse(h *tar.Header, name string) string {
 	case tar.TypeLink:
 		return t.refuseLink(h)
 	case tar.TypeGNUSparse:
-		return "is a sparse file: pack it without holes"
+		return "is a sparse file, which dew does not support: create the archive without sparse files"
 	}
 	return "is neither a file, a folder nor a link"
 }
@@ -173,11 +173,11 @@ func refusePath(name string) string {
 	case strings.HasPrefix(name, "/"):
 		return "must be relative"
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return "must not have .. in it"
+		return "must not contain .."
 	case strings.ContainsRune(name, 0):
-		return "must not have a zero byte in it"
+		return "must not contain a zero byte"
 	case strings.HasPrefix(path.Base(name), Whiteout):
-		return fmt.Sprintf("must not begin with %s: unpacking would remove a file", Whiteout)
+		return fmt.Sprintf("must not start with %s: unpacking would remove a file", Whiteout)
 	case path.Clean(name) != name:
 		return fmt.Sprintf("must be written as %q", path.Clean(name))
 	}
@@ -185,7 +185,7 @@ func refusePath(name string) string {
 	if name == StagingInfo || slices.Contains(imageDirs, top) {
 		return ""
 	}
-	return fmt.Sprintf("must be in one of %s or be %s", strings.Join(imageDirs, ", "), StagingInfo)
+	return fmt.Sprintf("must be in one of the folders %s, or be the file %s", strings.Join(imageDirs, ", "), StagingInfo)
 }
 
 // refuseParents refuses an entry that would be written through a link to another place,
@@ -196,7 +196,7 @@ func (t imageTree) refuseParents(name string) string {
 		case ok && kind == tar.TypeDir:
 			return "" // so are the folders above it
 		case ok:
-			return fmt.Sprintf("is below %q, which is not a folder", dir)
+			return fmt.Sprintf("is inside %q, which is not a folder", dir)
 		}
 	}
 	return ""
@@ -206,7 +206,7 @@ func (t imageTree) refuseParents(name string) string {
 // followed in the container.
 func refuseSymlink(h *tar.Header) string {
 	if h.Linkname == "" || strings.ContainsRune(h.Linkname, 0) {
-		return "links to nothing"
+		return "is a symbolic link without a valid target"
 	}
 	return ""
 }
@@ -216,7 +216,7 @@ func refuseSymlink(h *tar.Header) string {
 func (t imageTree) refuseLink(h *tar.Header) string {
 	kind, ok := t[h.Linkname]
 	if !ok || (kind != tar.TypeReg && kind != tar.TypeLink) {
-		return fmt.Sprintf("is a hard link to %q, which is no file before it in the image", h.Linkname)
+		return fmt.Sprintf("is a hard link to %q, which is not a file earlier in the image", h.Linkname)
 	}
 	return ""
 }

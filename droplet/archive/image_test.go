@@ -57,7 +57,7 @@ func TestCheckImageRefuses(t *testing.T) {
 		"whiteout":            {[]tar.Header{file("app/a"), file("app/.wh.a")}, "app/.wh.a", ".wh."},
 		"elsewhere":           {[]tar.Header{file("etc/passwd")}, "etc/passwd", "app, deps"},
 		"almost":              {[]tar.Header{file("application/a")}, "application/a", "app, deps"},
-		"info as a folder":    {[]tar.Header{dir("staging_info.yml/")}, "staging_info.yml/", "plain file"},
+		"info as a folder":    {[]tar.Header{dir("staging_info.yml/")}, "staging_info.yml/", "regular file"},
 		"below info":          {[]tar.Header{file("staging_info.yml/a")}, "staging_info.yml/a", "app, deps"},
 		"app as a file":       {[]tar.Header{file("app")}, "app", "folder"},
 		"app as a link":       {[]tar.Header{symlink("app", "/etc")}, "app", "folder"},
@@ -75,7 +75,7 @@ func TestCheckImageRefuses(t *testing.T) {
 		"hard link up":        {[]tar.Header{hardlink("app/h", "../../etc/shadow")}, "app/h", "hard link"},
 		"hard link forward":   {[]tar.Header{hardlink("app/h", "app/a"), file("app/a")}, "app/h", "hard link"},
 		"hard link to a link": {[]tar.Header{symlink("app/s", "/etc/shadow"), hardlink("app/h", "app/s")}, "app/h", "hard link"},
-		"symlink to nothing":  {[]tar.Header{symlink("app/s", "")}, "app/s", "nothing"},
+		"symlink to nothing":  {[]tar.Header{symlink("app/s", "")}, "app/s", "without a valid target"},
 		"after a good one":    {[]tar.Header{dir("app"), file("app/a"), file("bin/sh")}, "bin/sh", "app, deps"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestCheckImageRefusesACutImage(t *testing.T) {
 	}
 	for _, tail := range []string{"x", strings.Repeat("\x00", 5000) + "x", string(image)} {
 		err := CheckImage(io.MultiReader(bytes.NewReader(image), strings.NewReader(tail)))
-		if err == nil || !strings.Contains(err.Error(), "behind its end") {
-			t.Errorf("with %d bytes behind its end: %v", len(tail), err)
+		if err == nil || !strings.Contains(err.Error(), "after its end") {
+			t.Errorf("with %d bytes after its end: %v", len(tail), err)
 		}
 	}
 	err := CheckImage(strings.NewReader(strings.Repeat("no tar at all ", 200)))

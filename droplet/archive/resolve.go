@@ -34,7 +34,7 @@ func Resolve(root, p string) (string, error) {
 			continue
 		}
 		if links++; links > MaxLinks {
-			return "", fmt.Errorf("cannot follow %s: %w", p, fs.ErrNotExist)
+			return "", fmt.Errorf("cannot resolve the symbolic links of %s: %w", p, fs.ErrNotExist)
 		}
 		target, err := os.Readlink(filepath.Join(root, next))
 		if err != nil {

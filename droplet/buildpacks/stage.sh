@@ -55,12 +55,12 @@ unpack() {
 	code=$?
 	[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/]*@,//,g' >&2
 	[ $code -ne 127 ] || fail $no_buildpack "cannot fetch buildpack $2: the stack has neither curl, wget nor python3"
-	[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $2: the download ended with status $code"
+	[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $2: the download exited with status $code"
 	mkdir -p "$packs/$1"
 	extract "$packs/$1.zip" "$packs/$1" >/dev/null 2>&1 </dev/null
 	code=$?
 	[ $code -ne 127 ] || fail $no_buildpack "cannot unpack buildpack $2: the stack has neither unzip, python3 nor jar"
-	[ $code -eq 0 ] || fail $no_buildpack "cannot unpack buildpack $2: it is no zip"
+	[ $code -eq 0 ] || fail $no_buildpack "cannot unpack buildpack $2: the file is not a zip archive"
 	rm -f "$packs/$1.zip"
 }
 
@@ -75,7 +75,7 @@ fetch() {
 			${branch:+--branch "$branch"} -- "$url" "$packs/$1" 2>&1 </dev/null)
 		code=$?
 		[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/]*@,//,g' >&2
-		[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $3: git clone ended with status $code"
+		[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $3: git clone exited with status $code"
 	fi
 	[ "$2" != zip ] || unpack "$1" "$3"
 	# A zip can lack file modes, and can have one top folder.
@@ -85,7 +85,7 @@ fetch() {
 			break
 		done
 	fi
-	[ -d "$packs/$1/bin" ] || fail $no_buildpack "buildpack $3 has no folder bin"
+	[ -d "$packs/$1/bin" ] || fail $no_buildpack "buildpack $3 has no bin folder"
 	chmod -R u+rwX "$packs/$1" && chmod u+x "$packs/$1"/bin/*
 }
 
@@ -101,7 +101,7 @@ step() {
 	shift 2
 	"$@" </dev/null
 	code=$?
-	[ $code -eq 0 ] || fail $no_compile "buildpack $what: bin/$phase ended with status $code"
+	[ $code -eq 0 ] || fail $no_compile "buildpack $what: bin/$phase exited with status $code"
 }
 
 # knows SCRIPT checks whether this script of the current buildpack detects the app.
@@ -140,7 +140,7 @@ while read -r n how name; do
 	keep "$index" "$name"
 	echo "-----> $name"
 	if [ $index -lt $last ]; then
-		[ -f "$bin/supply" ] || fail $no_compile "buildpack $name has no bin/supply: it can only be the last of several"
+		[ -f "$bin/supply" ] || fail $no_compile "buildpack $name has no bin/supply: only the last buildpack can be without it"
 		step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$index"
 	elif [ -f "$bin/finalize" ]; then
 		[ ! -f "$bin/supply" ] || step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$index"
@@ -148,11 +148,11 @@ while read -r n how name; do
 	elif [ -f "$bin/compile" ]; then
 		step "$name" compile "$bin/compile" "$build" "$own"
 	else
-		fail $no_compile "buildpack $name has neither bin/finalize nor bin/compile: it cannot be the last"
+		fail $no_compile "buildpack $name has neither bin/finalize nor bin/compile: the last buildpack needs one of them"
 	fi
 	if [ $index -eq $last ]; then
 		[ -f "$bin/release" ] || fail $no_release "buildpack $name has no bin/release"
-		"$bin/release" "$build" </dev/null >"$result/release.yml" || fail $no_release "buildpack $name: bin/release ended with status $?"
+		"$bin/release" "$build" </dev/null >"$result/release.yml" || fail $no_release "buildpack $name: bin/release exited with status $?"
 	fi
 	[ ! -f "$deps/$index/launch.yml" ] || cp "$deps/$index/launch.yml" "$result/launch-$index.yml"
 	index=$((index + 1))

@@ -73,7 +73,7 @@ func ReadUpload(matched []Resource, zipped io.ReaderAt, size int64, o Limits) (*
 		}
 	}
 	if len(r.at) == 0 {
-		return nil, &Error{Reason: "has no files: push a folder with at least one"}
+		return nil, &Error{Reason: "has no files: push a folder with at least one file"}
 	}
 	if err := r.checkLinks(); err != nil {
 		return nil, err
@@ -91,18 +91,18 @@ func (r *bitsReader) addMatched(m Resource) error {
 	if m.Mode != "" {
 		var err error
 		if mode, err = strconv.ParseUint(m.Mode, 8, 32); err != nil {
-			return &Error{m.Path, fmt.Sprintf("has the mode %q: modes are octal, such as 644", m.Mode)}
+			return &Error{m.Path, fmt.Sprintf("has the mode %q, which is not an octal number such as 644", m.Mode)}
 		}
 	}
 	sum, err := hex.DecodeString(m.SHA1)
 	if err != nil || len(sum) != sha1.Size {
-		return &Error{m.Path, fmt.Sprintf("has the checksum %q, which is not a sha1", m.SHA1)}
+		return &Error{m.Path, fmt.Sprintf("has the checksum %q, which is not a SHA-1 checksum", m.SHA1)}
 	}
 	if m.Size < 0 {
 		return &Error{m.Path, "has a negative size"}
 	}
 	if strings.HasSuffix(m.Path, "/") {
-		return &Error{m.Path, "is a folder: only files are matched"}
+		return &Error{m.Path, "is a folder: only files can be matched"}
 	}
 	return r.add(m.Path, entry{
 		kind: tar.TypeReg, mode: fileMode(fs.FileMode(mode)), size: m.Size,
@@ -118,14 +118,14 @@ func (r *bitsReader) addZip(src *source) error {
 	}
 	// Names outside the tree are refused one by one below.
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
-		return &Error{Reason: "is not a whole zip archive: send it again"}
+		return &Error{Reason: "is not a complete zip archive: upload it again"}
 	}
 	if int64(len(z.File)) > r.o.MaxFiles {
 		return tooMany(r.o.MaxFiles)
 	}
 	for _, f := range z.File {
 		if err := r.addFile(f); err != nil {
-			return src.because(err)
+			return src.uploadError(err)
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func (r *bitsReader) addFile(f *zip.File) error {
 	e := entry{kind: tar.TypeReg, mode: fileMode(mode), file: f}
 	switch {
 	case f.Flags&encrypted != 0:
-		return &Error{f.Name, "is encrypted: pack it without a password"}
+		return &Error{f.Name, "is encrypted: create the archive without a password"}
 	case mode.IsDir() && f.UncompressedSize64 > 0:
 		return &Error{f.Name, "is a folder with content"}
 	case mode.IsDir():
@@ -151,7 +151,7 @@ func (r *bitsReader) addFile(f *zip.File) error {
 	case !mode.IsRegular():
 		return &Error{f.Name, "is neither a file, a folder nor a symbolic link"}
 	case f.UncompressedSize64 > uint64(r.o.MaxFileBytes):
-		return &Error{f.Name, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
+		return &Error{f.Name, fmt.Sprintf("is larger than the maximum of %s per file", archive.Size(r.o.MaxFileBytes))}
 	case f.UncompressedSize64 == 0:
 		e.file, e.sum = nil, emptyContent
 	default:
@@ -173,14 +173,14 @@ func fileMode(m fs.FileMode) int64 { return int64(m.Perm() | 0o600) }
 // readLink reads the target of a symbolic link, which is its content.
 func readLink(f *zip.File) (string, error) {
 	if f.UncompressedSize64 == 0 || f.UncompressedSize64 > maxLink {
-		return "", &Error{f.Name, fmt.Sprintf("is a symbolic link whose target has %d bytes, allowed are 1 to %d", f.UncompressedSize64, maxLink)}
+		return "", &Error{f.Name, fmt.Sprintf("is a symbolic link whose target has %d bytes (1 to %d are allowed)", f.UncompressedSize64, maxLink)}
 	}
 	var target bytes.Buffer
 	if err := copyZip(&target, f, make([]byte, maxLink+1)); err != nil {
 		return "", err
 	}
 	if bytes.IndexByte(target.Bytes(), 0) >= 0 {
-		return "", &Error{f.Name, "is a symbolic link with a zero byte in its target"}
+		return "", &Error{f.Name, "is a symbolic link whose target contains a zero byte"}
 	}
 	return target.String(), nil
 }
@@ -203,9 +203,9 @@ func (r *bitsReader) add(name string, e entry) error {
 	case old.kind == tar.TypeDir && e.kind == tar.TypeDir:
 		return nil
 	case r.made[e.Path]:
-		return &Error{name, "is not a folder, but there are entries below it"}
+		return &Error{name, "is not a folder, but other entries are inside it"}
 	default:
-		return &Error{name, "is there twice"}
+		return &Error{name, "occurs twice"}
 	}
 	if err := r.count(e); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (r *bitsReader) addParents(p string) error {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		up := r.at[dir]
 		if up != nil && up.kind != tar.TypeDir {
-			return &Error{p, fmt.Sprintf("is below %q, which is not a folder", dir)}
+			return &Error{p, fmt.Sprintf("is inside %q, which is not a folder", dir)}
 		}
 		if up != nil {
 			return nil // so are the folders above it
@@ -236,10 +236,10 @@ func (r *bitsReader) addParents(p string) error {
 // verified when the files are read.
 func (r *bitsReader) count(e entry) error {
 	if e.size > r.o.MaxFileBytes {
-		return &Error{e.Path, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
+		return &Error{e.Path, fmt.Sprintf("is larger than the maximum of %s per file", archive.Size(r.o.MaxFileBytes))}
 	}
 	if r.size += e.size; r.size > r.o.MaxBytes {
-		return &Error{e.Path, fmt.Sprintf("is too much: all files together are larger than %s: leave out what the app does not need with a .cfignore", archive.Size(r.o.MaxBytes))}
+		return &Error{e.Path, fmt.Sprintf("exceeds the limit: all files together are larger than %s (exclude files that the app does not need with .cfignore)", archive.Size(r.o.MaxBytes))}
 	}
 	if int64(len(r.at)) >= r.o.MaxFiles {
 		return tooMany(r.o.MaxFiles)
@@ -249,7 +249,7 @@ func (r *bitsReader) count(e entry) error {
 }
 
 func tooMany(most int64) error {
-	return &Error{Reason: fmt.Sprintf("has more than %d entries: leave out what the app does not need with a .cfignore", most)}
+	return &Error{Reason: fmt.Sprintf("has more than %d entries: exclude files that the app does not need with .cfignore", most)}
 }
 
 // refuseName returns the reason why a name cannot be in a package, or nothing.
@@ -261,7 +261,7 @@ func refuseName(name string) string {
 		return "must be relative"
 	}
 	if strings.ContainsRune(name, 0) {
-		return "must not have a zero byte in it"
+		return "must not contain a zero byte"
 	}
 	if len(name) > maxPath {
 		return fmt.Sprintf("has a path of more than %d bytes", maxPath)
@@ -269,11 +269,11 @@ func refuseName(name string) string {
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
 		case part == "..":
-			return "must not have .. in it"
+			return "must not contain .."
 		case len(part) > MaxName:
 			return fmt.Sprintf("has a name of more than %d bytes", MaxName)
 		case strings.HasPrefix(part, archive.Whiteout):
-			return fmt.Sprintf("must not begin with %s: in an image that removes a file", archive.Whiteout)
+			return fmt.Sprintf("must not start with %s: in an image, such a name removes a file", archive.Whiteout)
 		}
 	}
 	return ""
@@ -298,7 +298,7 @@ func (r *bitsReader) checkLinks() error {
 		return nil
 	}
 	p, target, _ := strings.Cut(slices.Min(bad), "\x00") // always report the same one
-	return &Error{p, fmt.Sprintf("is a symbolic link to %q, out of the app: link to what is in it, or copy it", target)}
+	return &Error{p, fmt.Sprintf("is a symbolic link to %q, which is outside the app: copy the file into the app", target)}
 }
 
 // leavesTree follows a link as the kernel would if the tree were the whole file system.
@@ -347,9 +347,9 @@ func leavesTree(links map[string]string, link string) bool {
 func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 	r, err := f.Open()
 	if errors.Is(err, zip.ErrAlgorithm) {
-		return &Error{f.Name, fmt.Sprintf("is compressed by method %d, which is not known here: use deflate", f.Method)}
+		return &Error{f.Name, fmt.Sprintf("is compressed with method %d, which dew does not support: use deflate", f.Method)}
 	}
-	damaged := &Error{f.Name, "is damaged: send it again"}
+	damaged := &Error{f.Name, "is damaged: upload it again"}
 	if err != nil {
 		return damaged
 	}
@@ -367,7 +367,7 @@ func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 			return nil
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return &Error{f.Name, "is cut off: send it again"}
+			return &Error{f.Name, "is incomplete: upload it again"}
 		}
 		if err != nil {
 			return damaged
@@ -416,9 +416,9 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// because returns the error of the upload itself, if there is one, instead of err,
+// uploadError returns the error of the upload itself, if there is one, instead of err,
 // which is only its consequence.
-func (s *source) because(err error) error {
+func (s *source) uploadError(err error) error {
 	if s != nil && s.err != nil {
 		return s.err
 	}
@@ -461,7 +461,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Entry == "" {
-		return "package: " + e.Reason
+		return "the package " + e.Reason
 	}
 	return fmt.Sprintf("package entry %q %s", e.Entry, e.Reason)
 }

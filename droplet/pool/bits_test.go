@@ -48,7 +48,7 @@ func readAll(t testing.TB, zipped []byte) (*Upload, error) {
 			continue
 		}
 		if err := copyZip(io.Discard, e.file, make([]byte, 4096)); err != nil {
-			return nil, b.src.because(err)
+			return nil, b.src.uploadError(err)
 		}
 	}
 	return b, nil

@@ -44,11 +44,11 @@ func (x index) bytes() []byte {
 func parseIndex(raw []byte) (x index, err error) {
 	body := len(raw) - len(indexMagic) - len(x.list) - crc32.Size
 	if body < 0 || body%contentBytes != 0 || string(raw[:len(indexMagic)]) != indexMagic {
-		return x, errors.New("cannot read index of package: it is not one")
+		return x, errors.New("cannot read the index of the package: the file is not an index")
 	}
 	b := raw[:len(raw)-crc32.Size]
 	if crc32.ChecksumIEEE(b) != binary.BigEndian.Uint32(raw[len(b):]) {
-		return x, errors.New("cannot read index of package: it is damaged")
+		return x, errors.New("cannot read the index of the package: the file is damaged")
 	}
 	b = b[len(indexMagic):]
 	b = b[copy(x.list[:], b):]
@@ -58,7 +58,7 @@ func parseIndex(raw []byte) (x index, err error) {
 		c.size = int64(binary.BigEndian.Uint64(b[sha1.Size:]))
 		c.offset = int64(binary.BigEndian.Uint64(b[sha1.Size+8:]))
 		if c.size <= 0 || c.offset < 0 {
-			return index{}, errors.New("cannot read index of package: it is damaged")
+			return index{}, errors.New("cannot read the index of the package: the file is damaged")
 		}
 		x.contents = append(x.contents, c)
 	}

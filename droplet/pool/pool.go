@@ -82,21 +82,21 @@ type tree struct {
 // Open opens the pool in dir, and creates dir if necessary.
 func Open(db *store.DB, dir string, log *slog.Logger) (*Pool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder for packages: %w", err)
+		return nil, fmt.Errorf("cannot create the folder for packages: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the folder of packages: %w", err)
+		return nil, fmt.Errorf("cannot read the folder for packages: %w", err)
 	}
 	p := &Pool{db: db, dir: dir, log: log, trees: map[string]*tree{}}
 	for _, e := range entries {
-		p.meet(e)
+		p.load(e)
 	}
 	return p, nil
 }
 
-// meet adds a file of an earlier daemon to the pool, or removes it if it is unfinished.
-func (p *Pool) meet(e fs.DirEntry) {
+// load adds a file of an earlier daemon to the pool, or removes it if it is unfinished.
+func (p *Pool) load(e fs.DirEntry) {
 	name := filepath.Join(p.dir, e.Name())
 	if sha, ok := strings.CutSuffix(e.Name(), IndexEnd); ok {
 		p.unfinished.Remove(name, func(name string) error {
@@ -108,7 +108,7 @@ func (p *Pool) meet(e fs.DirEntry) {
 		return
 	}
 	if strings.HasSuffix(e.Name(), archive.Unfinished) {
-		p.log.Info("swept unfinished package", "file", e.Name())
+		p.log.Info("removed unfinished package", "file", e.Name())
 		p.unfinished.Remove(name, os.Remove)
 		return
 	}
@@ -124,7 +124,7 @@ func (p *Pool) meet(e fs.DirEntry) {
 	t := &tree{sha: sha, added: fi.ModTime()}
 	x, err := p.readIndex(sha)
 	if err != nil {
-		p.log.Warn("package has no index, its files are not matched", "sha256", sha, "err", err)
+		p.log.Warn("package has no index: uploads cannot reuse its files", "sha256", sha, "err", err)
 	}
 	t.list = x.list
 	p.trees[sha] = t
@@ -165,7 +165,7 @@ func (p *Pool) Find(want map[Content]Place) error {
 		}
 		found := x.fill(want, t.sha)
 		if missing -= found; found > 0 {
-			p.lend(t)
+			p.extendLease(t)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (p *Pool) release(trees []*tree) {
 	}
 }
 
-func (p *Pool) lend(t *tree) {
+func (p *Pool) extendLease(t *tree) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.lent = time.Now()
@@ -207,7 +207,7 @@ func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 	}
 	p.mu.Unlock()
 	if t == nil {
-		return nil, nil, fmt.Errorf("the files of package %s are gone: push the app again", sha)
+		return nil, nil, fmt.Errorf("the files of package %s do not exist: push the app again", sha)
 	}
 	if f, err = os.Open(p.Tar(sha)); err != nil {
 		p.release([]*tree{t})
@@ -222,7 +222,7 @@ func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 // Add stores the tree of an upload, unless it exists, and returns its sha256. The tree
 // stays until done is called.
 func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err error) {
-	if t := p.same(b); t != nil {
+	if t := p.findSame(b); t != nil {
 		return t.sha, func() { p.release([]*tree{t}) }, nil
 	}
 	places := map[Content]Place{}
@@ -236,7 +236,7 @@ func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err
 	}
 	for _, e := range b.Entries {
 		if e.sum.size > 0 && places[e.sum].Tree == "" {
-			return "", nil, &Error{e.Path, "is not here any more: push again"}
+			return "", nil, &Error{e.Path, "is no longer stored: push again"}
 		}
 	}
 	t, err := p.write(ctx, b, places)
@@ -246,9 +246,9 @@ func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err
 	return t.sha, func() { p.release([]*tree{t}) }, nil
 }
 
-// same finds the tree of an upload whose contents are all known, without reading or
+// findSame finds the tree of an upload whose contents are all known, without reading or
 // writing a file of it.
-func (p *Pool) same(b *Upload) *tree {
+func (p *Pool) findSame(b *Upload) *tree {
 	if slices.ContainsFunc(b.Entries, func(e entry) bool { return !e.known() }) {
 		return nil
 	}
@@ -305,10 +305,10 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 	k := newPacker(p, files[0], places)
 	defer k.close()
 	if err := k.pack(ctx, b); err != nil {
-		return nil, b.src.because(err)
+		return nil, b.src.uploadError(err)
 	}
 	sha := hex.EncodeToString(k.sum.Sum(nil))
-	if t := p.take(sha); t != nil {
+	if t := p.use(sha); t != nil {
 		return t, nil // pushed before, so the written files are dropped
 	}
 	x := index{list: listing(b.Entries), contents: k.contents}
@@ -323,8 +323,8 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 	return p.name(sha, x.list, files)
 }
 
-// take uses a tree if it exists.
-func (p *Pool) take(sha string) *tree {
+// use uses a tree if it exists.
+func (p *Pool) use(sha string) *tree {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.trees[sha]
@@ -403,7 +403,7 @@ func (k *packer) close() {
 
 // pack writes all entries, and fills in their contents.
 func (k *packer) pack(ctx context.Context, b *Upload) error {
-	if err := k.head(entry{kind: tar.TypeDir, mode: DirMode}); err != nil {
+	if err := k.writeHeader(entry{kind: tar.TypeDir, mode: DirMode}); err != nil {
 		return err
 	}
 	for i := range b.Entries {
@@ -420,7 +420,7 @@ func (k *packer) pack(ctx context.Context, b *Upload) error {
 	return k.out.Flush()
 }
 
-func (k *packer) head(e entry) error {
+func (k *packer) writeHeader(e entry) error {
 	h := &tar.Header{Typeflag: e.kind, Name: Top + "/" + e.Path, Linkname: e.link, Mode: e.mode, Size: e.size, ModTime: Time}
 	if e.kind == tar.TypeDir && e.Path != "" {
 		h.Name += "/"
@@ -429,7 +429,7 @@ func (k *packer) head(e entry) error {
 }
 
 func (k *packer) add(e *entry) error {
-	if err := k.head(*e); err != nil {
+	if err := k.writeHeader(*e); err != nil {
 		return err
 	}
 	if e.size == 0 {
@@ -442,7 +442,7 @@ func (k *packer) add(e *entry) error {
 	c := Content{size: e.size}
 	sum.Sum(c.sha1[:0])
 	if e.known() && c != e.sum {
-		return fmt.Errorf("package %s is damaged on disk: %s is not what it was", k.places[e.sum].Tree, e.Path)
+		return fmt.Errorf("package %s is damaged on disk: the checksum of %s is wrong", k.places[e.sum].Tree, e.Path)
 	}
 	e.sum = c
 	if !k.seen[c] {

@@ -23,7 +23,7 @@ func (p *Pool) Collect(named func(sha string) (bool, error)) error {
 			err = p.drop(sha)
 		}
 		if err != nil { // the other trees do not depend on it
-			errs = append(errs, fmt.Errorf("cannot collect package %.12s: %w", sha, err))
+			errs = append(errs, fmt.Errorf("cannot delete unused package %.12s: %w", sha, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -38,7 +38,7 @@ func (p *Pool) drop(sha string) error {
 		}
 	}
 	delete(p.trees, sha)
-	p.log.Info("collected package", "sha256", sha)
+	p.log.Info("deleted unused package", "sha256", sha)
 	return nil
 }
 

@@ -27,10 +27,10 @@ type Access struct {
 
 // Access returns the access of the stack with guid.
 func (s *Stacks) Access(guid string) (Access, error) {
-	if s.standings == nil {
+	if s.access == nil {
 		return Access{State: AccessActive}, nil
 	}
-	is, err := s.standings.Get(guid)
+	is, err := s.access.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return Access{State: AccessActive}, nil
 	}
@@ -45,18 +45,18 @@ func (s *Stacks) SetAccess(guid string, is Access) error {
 	if !slices.Contains([]string{AccessActive, AccessDeprecated, AccessRestricted, AccessDisabled}, is.State) {
 		return fmt.Errorf("%w, not %q", ErrState, is.State)
 	}
-	if s.standings == nil {
-		return errors.New("cannot keep the state of a stack: this daemon keeps no stacks")
+	if s.access == nil {
+		return errors.New("cannot store the state of a stack: this dewd does not store stacks")
 	}
-	if err := s.standings.Put(guid, is); err != nil {
-		return fmt.Errorf("cannot keep the state of stack %s: %w", guid, err)
+	if err := s.access.Put(guid, is); err != nil {
+		return fmt.Errorf("cannot store the state of stack %s: %w", guid, err)
 	}
 	return nil
 }
 
-// MayStage refuses to stage with a stack if its state does not allow that. staged means
-// that the app already has a droplet. The returned text is a warning.
-func (is Access) MayStage(stack string, staged bool) (warning string, err error) {
+// CheckStaging refuses to stage with a stack if its state does not allow that. staged
+// means that the app already has a droplet. The returned text is a warning.
+func (is Access) CheckStaging(stack string, staged bool) (warning string, err error) {
 	because := ""
 	if is.Reason != "" {
 		because = ": " + is.Reason

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMayStage(t *testing.T) {
+func TestCheckStaging(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		is            Access
@@ -19,7 +19,7 @@ func TestMayStage(t *testing.T) {
 		{is: Access{State: AccessRestricted}, want: "stack 'a' is restricted and cannot be used for staging new applications"},
 		{is: Access{State: AccessDisabled, Reason: "use b"}, staged: true, want: "stack 'a' is disabled and cannot be used for staging: use b"},
 	} {
-		warning, err := tt.is.MayStage("a", tt.staged)
+		warning, err := tt.is.CheckStaging("a", tt.staged)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -31,7 +31,7 @@ func TestMayStage(t *testing.T) {
 }
 
 // The state of a stack is stored, and the next daemon has it.
-func TestStanding(t *testing.T) {
+func TestAccess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := openDB(t, filepath.Join(dir, "dew.db"))

@@ -45,10 +45,10 @@ func TestImageConfigIsBounded(t *testing.T) {
 func TestSparseFilesCount(t *testing.T) {
 	var facts layerFacts
 	h := &tar.Header{Name: "a", Typeflag: tar.TypeGNUSparse, Size: maxTreeBytes/2 + 1}
-	if err := facts.see(h, nil); err != nil {
+	if err := facts.scanEntry(h, nil); err != nil {
 		t.Fatal(err)
 	}
-	if bad := (*archive.Error)(nil); !errors.As(facts.see(h, nil), &bad) {
+	if bad := (*archive.Error)(nil); !errors.As(facts.scanEntry(h, nil), &bad) {
 		t.Error("more than a tree may have was let in")
 	}
 }

@@ -29,7 +29,7 @@ func clearTree(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot look at %s: %w", dir, err)
+		return fmt.Errorf("cannot check %s: %w", dir, err)
 	}
 	if !info.IsDir() {
 		return os.Remove(dir)
@@ -131,7 +131,7 @@ func (b build) kill(pid int) error {
 		case n > 0:
 			return nil
 		default:
-			return fmt.Errorf("process %d does not end after SIGKILL", pid)
+			return fmt.Errorf("process %d did not exit after SIGKILL", pid)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestAbandonStopsTheStackOfAService(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.makeOne(ctx, k) }()
+	go func() { done <- s.createOne(ctx, k) }()
 	for {
 		if _, err := os.Stat(began); err == nil {
 			break

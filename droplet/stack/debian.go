@@ -30,37 +30,37 @@ const maxInclude = 500
 
 func (d DebianSource) check() error {
 	if len(d.Include) > maxInclude {
-		return fmt.Errorf("include must be at most %d packages, not %d", maxInclude, len(d.Include))
+		return fmt.Errorf("include can list at most %d packages, not %d", maxInclude, len(d.Include))
 	}
 	for _, p := range d.Include {
 		if !debianPackage.MatchString(p) {
-			return fmt.Errorf("include: %q is no name of a Debian package", p)
+			return fmt.Errorf("include: %q is not a valid name of a Debian package", p)
 		}
 	}
 	return nil
 }
 
-// makeDebian installs a Debian system of the machine's own release into a tree.
-func (s *sources) makeDebian(ctx context.Context, d DebianSource, say func(string)) (Made, error) {
+// createDebian installs a Debian system of the machine's own release into a tree.
+func (s *sources) createDebian(ctx context.Context, d DebianSource, say func(string)) (NewTree, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
-		return Made{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
+		return NewTree{}, errors.New("mmdebstrap is not installed. Install it: apt install mmdebstrap")
 	}
 	sources, err := aptSources("/etc/apt")
 	if err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
 	if err := s.o.Space(); err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
 	dir, err := os.MkdirTemp(s.o.Dir, "debian-*"+archive.Unfinished)
 	if err != nil {
-		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return NewTree{}, fmt.Errorf("cannot create a Debian stack: %w", err)
 	}
 	defer s.layers.discard(dir)
 	// apt downloads as another user, which needs access to the tree.
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return NewTree{}, fmt.Errorf("cannot create a Debian stack: %w", err)
 	}
 	packages := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(DebianPackages), d.Include...))))
 	args := []string{"--variant=minbase", "--mode=root", "--format=tar", "--include=" + strings.Join(packages, ",")}
@@ -72,9 +72,9 @@ func (s *sources) makeDebian(ctx context.Context, d DebianSource, say func(strin
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
 	sha, facts, done, err := s.runDebian(ctx, cmd, say)
 	if err != nil {
-		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return NewTree{}, fmt.Errorf("cannot create a Debian stack: %w", err)
 	}
-	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindDebian, source: strings.Join(packages, ","), Done: done}, nil
+	return NewTree{Tree: []string{sha}, Size: facts.Size, kind: KindDebian, source: strings.Join(packages, ","), Done: done}, nil
 }
 
 // runDebian adds the tar that mmdebstrap writes as a layer, and reports the output of
@@ -100,7 +100,7 @@ func (s *sources) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)
 		if cause := context.Cause(ctx); cause != nil {
 			return "", facts, nil, cause
 		}
-		return "", facts, nil, fmt.Errorf("mmdebstrap: %w: %s", werr, told.why())
+		return "", facts, nil, fmt.Errorf("mmdebstrap: %w: %s", werr, told.lastLines())
 	}
 	return sha, facts, done, err
 }
@@ -136,8 +136,9 @@ func (t *progressWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// why returns the last errors in the output of a failed program, or its last lines.
-func (t *progressWriter) why() string {
+// lastLines returns the last errors in the output of a failed program, or its last
+// lines.
+func (t *progressWriter) lastLines() string {
 	var errs []string
 	for _, line := range t.last {
 		if strings.HasPrefix(line, "E:") {
@@ -169,7 +170,7 @@ func aptSources(dir string) ([]string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("the machine has no apt sources in %s: add a stack as a tarball or an image", dir)
+		return nil, fmt.Errorf("this machine has no apt sources in %s: add a stack from a tar archive or an image", dir)
 	}
 	return found, nil
 }

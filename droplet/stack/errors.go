@@ -5,5 +5,5 @@ import "errors"
 // Errors that callers can check for.
 var (
 	ErrNotFound = errors.New("not found")
-	ErrNoImage  = errors.New("image is not on the shelf")
+	ErrNoImage  = errors.New("image is not stored")
 )

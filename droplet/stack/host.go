@@ -37,7 +37,7 @@ func FromHost(o HostOptions) (Stack, error) {
 	o.UID = cmp.Or(o.UID, DefaultAppID)
 	o.GID = cmp.Or(o.GID, DefaultAppID)
 	if o.UID < 0 || o.GID < 0 {
-		return Stack{}, fmt.Errorf("cannot make the host stack: %d:%d are not the ids of a user", o.UID, o.GID)
+		return Stack{}, fmt.Errorf("cannot create the host stack: %d:%d are not valid user and group IDs", o.UID, o.GID)
 	}
 	h := &hostStack{root: o.Root, Stack: Stack{Name: HostName}}
 	if err := h.findShell(); err != nil {
@@ -45,7 +45,7 @@ func FromHost(o HostOptions) (Stack, error) {
 	}
 	h.addBase(o.UID, o.GID)
 	if err := h.addMachine(); err != nil {
-		return Stack{}, fmt.Errorf("cannot make the host stack: %w", err)
+		return Stack{}, fmt.Errorf("cannot create the host stack: %w", err)
 	}
 	h.Mounts = append(h.Mounts, Mount{
 		// Programs unpack libraries here and load them, so it is not noexec. The kernel
@@ -53,7 +53,7 @@ func FromHost(o HostOptions) (Stack, error) {
 		Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"},
 	})
 	if err := h.setID(); err != nil {
-		return Stack{}, fmt.Errorf("cannot make the host stack: %w", err)
+		return Stack{}, fmt.Errorf("cannot create the host stack: %w", err)
 	}
 	return h.Stack, nil
 }
@@ -112,7 +112,7 @@ func (h *hostStack) findShell() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("cannot make the host stack: there is no bash and no sh in %s: install bash or choose another stack", h.root)
+	return fmt.Errorf("cannot create the host stack: found neither bash nor sh in %s: install bash, or choose another stack", h.root)
 }
 
 // addBase adds the files that are the same on every machine.

@@ -65,7 +65,7 @@ type layerFacts struct {
 
 func openLayers(db *store.DB, o Options) (*layers, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder for stacks: %w", err)
+		return nil, fmt.Errorf("cannot create the folder for stacks: %w", err)
 	}
 	l := &layers{dir: o.Dir, db: db, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}
 	err := l.unfinished.Find(o.Dir, clearTree)
@@ -78,12 +78,12 @@ func (l *layers) path(sha string) string { return filepath.Join(l.dir, sha+".lay
 func (l *layers) open(sha string) (io.ReadCloser, error) {
 	f, err := os.Open(l.path(sha))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: layer %.12s is not in %s: add the stack or push the app again", ErrNoImage, sha, l.dir)
+		return nil, fmt.Errorf("%w: layer %.12s is not in %s: add the stack again, or push the app again", ErrNoImage, sha, l.dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open layer: %w", err)
 	}
-	r, err := plain(f)
+	r, err := decompress(f)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -98,8 +98,8 @@ type decompressedFile struct {
 
 func (b *decompressedFile) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
 
-// plain decompresses gzip and zstd, which it detects by their first bytes.
-func plain(r io.Reader) (io.ReadCloser, error) {
+// decompress decompresses gzip and zstd, which it detects by their first bytes.
+func decompress(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 128<<10)
 	head, err := b.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -203,7 +203,7 @@ func (s *spaceReader) Read(p []byte) (int, error) {
 // scanLayer reads a tar to its end and refuses a tar that cannot be part of a stack.
 func scanLayer(r io.Reader) (layerFacts, error) {
 	var facts layerFacts
-	p, err := plain(r)
+	p, err := decompress(r)
 	if err != nil {
 		return facts, err
 	}
@@ -218,29 +218,29 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 			_, err := io.Copy(io.Discard, io.LimitReader(p, maxTreeBytes)) // reads up to the checksum of the compression
 			return facts, err
 		case errors.Is(err, io.ErrUnexpectedEOF) && files > 0:
-			return facts, &archive.Error{Reason: "is cut off: send it again"}
+			return facts, &archive.Error{Reason: "is incomplete: upload it again"}
 		case err != nil:
-			return facts, &archive.Error{Reason: "is not a tar archive, nor one compressed with gzip or zstd: " + err.Error()}
+			return facts, &archive.Error{Reason: "is not a tar archive, either uncompressed or compressed with gzip or zstd: " + err.Error()}
 		case files >= maxTreeFiles:
 			return facts, &archive.Error{Reason: fmt.Sprintf("has more than %d entries", maxTreeFiles)}
 		}
-		if err := facts.see(h, tr); err != nil {
+		if err := facts.scanEntry(h, tr); err != nil {
 			return facts, err
 		}
 	}
 }
 
-// see stores the facts of one entry, or refuses the entry. Unpacking a stack leaves out
-// devices, sockets and setuid bits: nothing in a stack can use them.
-func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
+// scanEntry stores the facts of one entry, or refuses the entry. Unpacking a stack
+// leaves out devices, sockets and setuid bits: nothing in a stack can use them.
+func (l *layerFacts) scanEntry(h *tar.Header, r io.Reader) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	switch {
 	case slices.Contains(strings.Split(h.Name, "/"), ".."):
-		return &archive.Error{Entry: h.Name, Reason: "must not have .. in it"}
+		return &archive.Error{Entry: h.Name, Reason: "must not contain .."}
 	case strings.ContainsRune(h.Name, 0):
-		return &archive.Error{Entry: h.Name, Reason: "must not have a zero byte in it"}
+		return &archive.Error{Entry: h.Name, Reason: "must not contain a zero byte"}
 	case h.Size < 0 || h.Size > maxTreeBytes-l.Size:
-		return &archive.Error{Reason: fmt.Sprintf("is larger than %s, unpacked", archive.Size(maxTreeBytes))}
+		return &archive.Error{Reason: fmt.Sprintf("is larger than %s after unpacking", archive.Size(maxTreeBytes))}
 	}
 	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse {
 		l.Size += h.Size
@@ -268,7 +268,7 @@ func readUserFile(h *tar.Header, r io.Reader, into **string) error {
 	}
 	raw, err := io.ReadAll(r)
 	if err != nil {
-		return &archive.Error{Reason: "is cut off: send it again"}
+		return &archive.Error{Reason: "is incomplete: upload it again"}
 	}
 	text := string(raw)
 	*into = &text
@@ -286,7 +286,7 @@ func (l *layers) collect(names func() (map[string]bool, error)) error {
 	}
 	all, err := filepath.Glob(l.path("*"))
 	if err != nil {
-		return fmt.Errorf("cannot collect layers: %w", err)
+		return fmt.Errorf("cannot delete unused layers: %w", err)
 	}
 	for _, name := range all {
 		sha := strings.TrimSuffix(filepath.Base(name), ".layer")
@@ -294,7 +294,7 @@ func (l *layers) collect(names func() (map[string]bool, error)) error {
 			continue
 		}
 		if err := errors.Join(os.Remove(name), l.facts.Delete(sha)); err != nil {
-			return fmt.Errorf("cannot collect layers: %w", err)
+			return fmt.Errorf("cannot delete unused layers: %w", err)
 		}
 	}
 	return nil

@@ -16,11 +16,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// makeTimeout is the time limit for creating one stack.
-const makeTimeout = time.Hour
+// createTimeout is the time limit for creating one stack.
+const createTimeout = time.Hour
 
-// Made is the result of creating a stack.
-type Made struct {
+// NewTree is the result of creating a stack.
+type NewTree struct {
 	Tree   []string
 	Size   int64
 	kind   Kind
@@ -43,7 +43,7 @@ func (s *Stacks) Begin(name string, from Source) (Record, error) {
 		}
 		kind, source = KindImage, from.Image.Ref
 	default:
-		return Record{}, fmt.Errorf("%w: it is made either of Debian packages or of an image", ErrRefused)
+		return Record{}, fmt.Errorf("%w: set either Debian packages or an image as its source", ErrRefused)
 	}
 	k := Record{Name: name, Kind: kind, State: StateMaking, Source: source, Requested: &from}
 	k, err := s.put(k)
@@ -58,21 +58,21 @@ const MaxUpload = 8 << 30
 
 // Upload adds a stack from a stream, as Add does from a file.
 func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, error) {
-	if err := s.free(name); err != nil {
+	if err := s.checkName(name); err != nil {
 		return Record{}, err // before the whole upload is read
 	}
 	f, err := os.CreateTemp(s.o.Dir, "upload-*"+archive.Unfinished)
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot store the uploaded stack: %w", err)
 	}
 	defer f.Close()
 	// Without a name, the file disappears when the daemon stops for any reason.
 	if err := os.Remove(f.Name()); err != nil {
-		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot store the uploaded stack: %w", err)
 	}
 	from := &spaceReader{r: archive.UntilDone(ctx, r), space: s.o.Space}
 	if _, err := io.Copy(f, from); err != nil {
-		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot store the uploaded stack: %w", err)
 	}
 	return s.Add(ctx, name, f)
 }
@@ -81,7 +81,7 @@ func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, 
 // and others save it. Both can be compressed with gzip or zstd. A refusal is an
 // *archive.Error.
 func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (Record, error) {
-	if err := s.free(name); err != nil {
+	if err := s.checkName(name); err != nil {
 		return Record{}, err
 	}
 	m, err := s.readFile(ctx, f)
@@ -97,7 +97,7 @@ func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (Record, erro
 }
 
 // finish stores the result of creating a stack.
-func (s *Stacks) finish(k *Record, m Made) error {
+func (s *Stacks) finish(k *Record, m NewTree) error {
 	st, err := s.ofTree(k.Name, m.Tree)
 	if err != nil {
 		return err
@@ -118,17 +118,17 @@ func describe(k Record) string {
 	return "A root file system that was added"
 }
 
-// free refuses a name that a new stack cannot have.
-func (s *Stacks) free(name string) error {
+// checkName refuses a name that a new stack cannot have.
+func (s *Stacks) checkName(name string) error {
 	switch {
 	case s.stacks == nil:
-		return fmt.Errorf("%w: this daemon keeps none", ErrRefused)
+		return fmt.Errorf("%w: this dewd does not store stacks", ErrRefused)
 	case name == Default:
 		return ErrOwn
 	case PlatformName.MatchString(name):
-		return fmt.Errorf("%w: the name '%s' stands for the stack '%s': choose another", ErrRefused, name, Default)
+		return fmt.Errorf("%w: the name '%s' is an alias of stack '%s': choose another name", ErrRefused, name, Default)
 	case !stackName.MatchString(name):
-		return fmt.Errorf("%w: %q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrRefused, name)
+		return fmt.Errorf("%w: %q is not a valid name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrRefused, name)
 	}
 	old, err := s.ByName(name)
 	switch {
@@ -137,32 +137,32 @@ func (s *Stacks) free(name string) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w: '%s' (remove it with 'dew stack remove %s' first)", ErrTaken, name, name)
+	return fmt.Errorf("%w: '%s' (choose another name, or remove the stack with 'dew stack remove %s')", ErrTaken, name, name)
 }
 
 // put stores a new stack. It replaces a stack of the same name that failed.
 func (s *Stacks) put(k Record) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.free(k.Name); err != nil {
+	if err := s.checkName(k.Name); err != nil {
 		return Record{}, err
 	}
 	if old, err := s.ByName(k.Name); err == nil {
 		if err := s.stacks.Delete(old.GUID); err != nil {
-			return Record{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+			return Record{}, fmt.Errorf("cannot store stack %s: %w", k.Name, err)
 		}
 	}
 	k.GUID, k.CreatedAt = uuid.NewString(), time.Now().UTC()
 	k.UpdatedAt = k.CreatedAt
 	if err := s.stacks.Put(k.GUID, k); err != nil {
-		return Record{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+		return Record{}, fmt.Errorf("cannot store stack %s: %w", k.Name, err)
 	}
 	return k, nil
 }
 
 // Remove deletes a stack. The caller must check that no app needs it.
 func (s *Stacks) Remove(guid string) error {
-	k, err := s.Kept(guid)
+	k, err := s.ByGUID(guid)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *Stacks) Remove(guid string) error {
 		return ErrOwn
 	}
 	if k.State == StateMaking {
-		return fmt.Errorf("%w: '%s': remove it when that has ended", ErrBusy, k.Name)
+		return fmt.Errorf("%w: '%s': remove it when 'dew stacks' shows it as ready or failed", ErrBusy, k.Name)
 	}
 	if err := s.stacks.Delete(guid); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
@@ -182,8 +182,8 @@ func (s *Stacks) Remove(guid string) error {
 // errAbandoned cancels the creation of a stack that is no longer needed.
 var errAbandoned = errors.New("the stack is no longer needed")
 
-// underWayStack is a stack that is being created.
-type underWayStack struct {
+// stackInProgress is a stack that is being created.
+type stackInProgress struct {
 	guid   string
 	cancel context.CancelCauseFunc
 }
@@ -207,10 +207,10 @@ func (s *Stacks) Abandon(name string) error {
 	if err := s.stacks.Delete(k.GUID); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
 	}
-	if s.making.guid == k.GUID {
-		s.making.cancel(errAbandoned)
+	if s.creating.guid == k.GUID {
+		s.creating.cancel(errAbandoned)
 	}
-	s.o.Logger.Info("stack abandoned", "name", k.Name)
+	s.o.Logger.Info("stopped creating a stack that is no longer needed", "name", k.Name)
 	return nil
 }
 
@@ -226,7 +226,7 @@ func (s *Stacks) wakeRun() {
 // no stack and no image needs. It returns an error only if the stacks cannot be read.
 func (s *Stacks) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := s.makeAll(ctx); err != nil {
+		if err := s.createAll(ctx); err != nil {
 			return err
 		}
 		if err := s.collect(ctx); err != nil {
@@ -240,7 +240,7 @@ func (s *Stacks) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *Stacks) makeAll(ctx context.Context) error {
+func (s *Stacks) createAll(ctx context.Context) error {
 	all, err := s.stacks.All()
 	if err != nil {
 		return fmt.Errorf("cannot read stacks: %w", err)
@@ -248,8 +248,8 @@ func (s *Stacks) makeAll(ctx context.Context) error {
 	all = slices.DeleteFunc(all, func(k Record) bool { return k.State != StateMaking })
 	slices.SortFunc(all, func(a, b Record) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	for _, k := range all {
-		if err := s.makeOne(ctx, k); err != nil { // the other stacks do not depend on it
-			s.o.Logger.Error("cannot write down what came of a stack: the next start makes it again", "stack", k.Name, "err", err)
+		if err := s.createOne(ctx, k); err != nil { // the other stacks do not depend on it
+			s.o.Logger.Error("cannot store the result of creating a stack: dewd creates the stack again after its next start", "stack", k.Name, "err", err)
 		}
 	}
 	return nil
@@ -262,23 +262,23 @@ func (s *Stacks) begin(guid string, cancel context.CancelCauseFunc) bool {
 	if _, err := s.stacks.Get(guid); errors.Is(err, store.ErrNotFound) {
 		return false
 	}
-	s.making = underWayStack{guid, cancel}
+	s.creating = stackInProgress{guid, cancel}
 	return true
 }
 
-// makeOne creates one stack and stores the result. If ctx interrupts it, the next
+// createOne creates one stack and stores the result. If ctx interrupts it, the next
 // daemon creates it.
-func (s *Stacks) makeOne(ctx context.Context, k Record) error {
-	limited, stop := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
+func (s *Stacks) createOne(ctx context.Context, k Record) error {
+	limited, stop := context.WithTimeoutCause(ctx, createTimeout, fmt.Errorf("creating the stack took longer than %s", createTimeout))
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
 	if !s.begin(k.GUID, cancel) {
 		return nil
 	}
-	say := func(line string) { s.say(k.GUID, line) }
-	defer s.say(k.GUID, "")
-	m, err := s.make(limited, k, say)
+	say := func(line string) { s.setProgress(k.GUID, line) }
+	defer s.setProgress(k.GUID, "")
+	m, err := s.create(limited, k, say)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 		err = s.finish(&k, m)
 	}
 	if err != nil && !errors.Is(err, errAbandoned) {
-		s.o.Logger.Warn("cannot make a stack", "stack", k.Name, "err", err)
+		s.o.Logger.Warn("cannot create a stack", "stack", k.Name, "err", err)
 		k.State, k.Error, k.Requested = StateFailed, err.Error(), nil
 	}
 	k.UpdatedAt = time.Now().UTC()
@@ -296,28 +296,28 @@ func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 		return nil // it was abandoned
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+		return fmt.Errorf("cannot store stack %s: %w", k.Name, err)
 	}
 	s.o.Logger.Info("stack", "name", k.Name, "state", k.State, "id", k.ID)
 	return nil
 }
 
-func (s *Stacks) make(ctx context.Context, k Record, say func(string)) (Made, error) {
+func (s *Stacks) create(ctx context.Context, k Record, say func(string)) (NewTree, error) {
 	switch {
 	case k.Requested == nil:
-		return Made{}, errors.New("nothing says what it is to be made of: remove it and add it again")
+		return NewTree{}, errors.New("the stack has no recorded source: remove the stack and add it again")
 	case k.Requested.Debian != nil:
-		return s.makeDebian(ctx, *k.Requested.Debian, say)
+		return s.createDebian(ctx, *k.Requested.Debian, say)
 	}
 	i, err := s.Pull(ctx, *k.Requested.Image, say)
 	if err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
-	return s.takeImage(ctx, i, say)
+	return s.storeImage(ctx, i, say)
 }
 
-// say sets the newest progress line of a stack. An empty line removes it.
-func (s *Stacks) say(guid, line string) {
+// setProgress sets the newest progress line of a stack. An empty line removes it.
+func (s *Stacks) setProgress(guid, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if line == "" {
@@ -327,8 +327,8 @@ func (s *Stacks) say(guid, line string) {
 	s.progress[guid] = line
 }
 
-// now returns the stack with its progress, which is not stored.
-func (s *Stacks) now(k Record) Record {
+// withProgress returns the stack with its progress, which is not stored.
+func (s *Stacks) withProgress(k Record) Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.State == StateMaking {
@@ -338,8 +338,8 @@ func (s *Stacks) now(k Record) Record {
 	return k
 }
 
-// KeepsImages reports whether stacks and images other than the host's can be stored.
-func (s *Stacks) KeepsImages() bool { return s.layers != nil }
+// StoresImages reports whether stacks and images other than the host's can be stored.
+func (s *Stacks) StoresImages() bool { return s.layers != nil }
 
 // DropUnusedImages deletes the images that no droplet uses. It reads the stacks of all
 // droplets under the lock. A build releases its image after its droplet is stored, so
@@ -378,7 +378,7 @@ func (s *Stacks) collect(ctx context.Context) error {
 		return err
 	}
 	ids := map[string]bool{own.ID: true}
-	err = s.layers.collect(func() (map[string]bool, error) { return s.named(ids) })
+	err = s.layers.collect(func() (map[string]bool, error) { return s.usedLayers(ids) })
 	if err != nil {
 		return err
 	}
@@ -388,9 +388,9 @@ func (s *Stacks) collect(ctx context.Context) error {
 	return nil
 }
 
-// named returns the layers that stacks and images need, and adds the IDs of these
+// usedLayers returns the layers that stacks and images need, and adds the IDs of these
 // stacks and images to ids.
-func (s *Stacks) named(ids map[string]bool) (map[string]bool, error) {
+func (s *Stacks) usedLayers(ids map[string]bool) (map[string]bool, error) {
 	stacks, err := s.stacks.All()
 	if err != nil {
 		return nil, err
@@ -422,10 +422,10 @@ func (s *Stacks) HoldImage(k ImageRecord, build string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.images.Put(k.Digest, k); err != nil {
-		return fmt.Errorf("cannot keep image %.12s: %w", k.Digest, err)
+		return fmt.Errorf("cannot store image %.12s: %w", k.Digest, err)
 	}
 	s.inUse[k.Digest]++
-	s.held[build] = k.Digest
+	s.heldBy[build] = k.Digest
 	return nil
 }
 
@@ -433,11 +433,11 @@ func (s *Stacks) HoldImage(k ImageRecord, build string) error {
 func (s *Stacks) ReleaseImage(build string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	digest, ok := s.held[build]
+	digest, ok := s.heldBy[build]
 	if !ok {
 		return
 	}
-	delete(s.held, build)
+	delete(s.heldBy, build)
 	if s.inUse[digest]--; s.inUse[digest] == 0 {
 		delete(s.inUse, digest)
 	}

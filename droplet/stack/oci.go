@@ -56,11 +56,11 @@ type Image struct {
 // parseRef parses an image reference.
 func parseRef(ref string) (name.Reference, error) {
 	if len(ref) > maxRefLength || strings.Contains(ref, "://") {
-		return nil, fmt.Errorf("image %q must be written as [host[:port]/]repository[:tag] or with @sha256:…", shorten(ref))
+		return nil, fmt.Errorf("image %q must have the form [host[:port]/]repository[:tag] or [host[:port]/]repository@sha256:…", shorten(ref))
 	}
 	r, err := name.ParseReference(ref)
 	if err != nil {
-		return nil, fmt.Errorf("image %q must be written as [host[:port]/]repository[:tag] or with @sha256:…: %w", shorten(ref), err)
+		return nil, fmt.Errorf("image %q must have the form [host[:port]/]repository[:tag] or [host[:port]/]repository@sha256:…: %w", shorten(ref), err)
 	}
 	return r, nil
 }
@@ -120,7 +120,7 @@ type guardedTransport struct {
 	insecure []string
 }
 
-var errPlainHTTP = errors.New("without TLS only registries on this machine are asked, and those that --insecure-registry names")
+var errPlainHTTP = errors.New("dewd uses registries without TLS only on this machine, or if --insecure-registry lists them")
 
 func (g *guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !isLoopback(r.URL.Hostname()) && !slices.Contains(g.insecure, r.URL.Host) {
@@ -144,17 +144,17 @@ func registryError(from ImageSource, host string, err error) error {
 	case errors.As(err, &answer):
 		out.Reason = answerReason(answer, from, host)
 	case errors.Is(err, errPlainHTTP) || errors.Is(err, http.ErrSchemeMismatch):
-		out.Reason = fmt.Sprintf("the registry %s does not speak TLS: %v", host, errPlainHTTP)
+		out.Reason = fmt.Sprintf("the registry %s does not use TLS: %v", host, errPlainHTTP)
 	case errors.As(err, &dns):
-		out.Reason = fmt.Sprintf("there is no registry %s: its name cannot be resolved (%v)", host, dns.Err)
+		out.Reason = fmt.Sprintf("the host name of registry %s cannot be resolved (%v)", host, dns.Err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		out.Reason = fmt.Sprintf("the registry %s refuses connections: is it running?", host)
+		out.Reason = fmt.Sprintf("the registry %s refuses connections: check that it is running", host)
 	case errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH):
-		out.Reason = fmt.Sprintf("the registry %s cannot be reached: there is no network to it", host)
+		out.Reason = fmt.Sprintf("cannot connect to registry %s: the network is unreachable", host)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		out.Reason = fmt.Sprintf("the registry %s does not answer", host)
+		out.Reason = fmt.Sprintf("the registry %s does not respond", host)
 	case isWrongDigest(err):
-		out.Reason = fmt.Sprintf("what the registry %s sends is not what its digest says: %v", host, err)
+		out.Reason = fmt.Sprintf("the data that registry %s sent does not match its digest: %v", host, err)
 	default:
 		out.Reason = err.Error()
 	}
@@ -167,15 +167,15 @@ func answerReason(answer *transport.Error, from ImageSource, host string) string
 	}
 	switch {
 	case (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden) && from.Username == "":
-		return fmt.Sprintf("the registry %s wants a user name and a password (--docker-username and CF_DOCKER_PASSWORD), or there is no such image", host)
+		return fmt.Sprintf("the image does not exist in registry %s, or the registry needs a user name and a password (--docker-username and CF_DOCKER_PASSWORD)", host)
 	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
-		return fmt.Sprintf("the registry %s refuses the user '%s' with this password", host, from.Username)
+		return fmt.Sprintf("the registry %s refuses user '%s' with this password", host, from.Username)
 	case code(transport.ManifestUnknownErrorCode) || code(transport.NameUnknownErrorCode) || answer.StatusCode == http.StatusNotFound:
-		return fmt.Sprintf("the registry %s has no such image: check its name, and its tag or digest", host)
+		return fmt.Sprintf("the image does not exist in registry %s: check its name, and its tag or digest", host)
 	case answer.StatusCode == http.StatusTooManyRequests:
-		return fmt.Sprintf("the registry %s says that it was asked too often: try again later", host)
+		return fmt.Sprintf("the registry %s refuses more requests because of its rate limit: try again later", host)
 	}
-	return fmt.Sprintf("the registry %s answers %d", host, answer.StatusCode)
+	return fmt.Sprintf("the registry %s responded with status %d", host, answer.StatusCode)
 }
 
 // errDigest says that the bytes do not match the digest.
@@ -193,7 +193,7 @@ func (s *sources) openImage(image v1.Image) (Image, error) {
 		return i, err
 	}
 	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
-		return i, &archive.Error{Reason: fmt.Sprintf("has %d layers: 1 to %d can be run", len(m.Layers), maxLayers)}
+		return i, &archive.Error{Reason: fmt.Sprintf("has %d layers (1 to %d are supported)", len(m.Layers), maxLayers)}
 	}
 	if m.Config.Size < 0 || m.Config.Size > maxImageConfig { // a negative size would disable the limit
 		return i, &archive.Error{Reason: fmt.Sprintf("has a configuration of more than %s", archive.Size(maxImageConfig))}
@@ -207,24 +207,24 @@ func (s *sources) openImage(image v1.Image) (Image, error) {
 		return i, err
 	}
 	if config.OS != "" && config.OS != "linux" || config.Architecture != "" && config.Architecture != goruntime.GOARCH {
-		return i, &archive.Error{Reason: fmt.Sprintf("is for %s/%s: this machine runs linux/%s", config.OS, config.Architecture, goruntime.GOARCH)}
+		return i, &archive.Error{Reason: fmt.Sprintf("is for %s/%s, but this machine runs linux/%s", config.OS, config.Architecture, goruntime.GOARCH)}
 	}
 	return i, nil
 }
 
-// takeImage stores the layers of an image that are not stored yet.
-func (s *sources) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
-	m, _, err := s.TakeLayers(ctx, i, say)
+// storeImage stores the layers of an image that are not stored yet.
+func (s *sources) storeImage(ctx context.Context, i Image, say func(string)) (NewTree, error) {
+	m, _, err := s.StoreLayers(ctx, i, say)
 	return m, err
 }
 
-// TakeLayers stores the layers of an image, and also returns the users in the image.
-func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
+// StoreLayers stores the layers of an image, and also returns the users in the image.
+func (s *sources) StoreLayers(ctx context.Context, i Image, say func(string)) (NewTree, Users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
-		return Made{}, Users{}, err
+		return NewTree{}, Users{}, err
 	}
-	m := Made{kind: KindImage, source: i.source}
+	m := NewTree{kind: KindImage, source: i.source}
 	var pins []func()
 	m.Done = func() {
 		for _, done := range pins {
@@ -233,30 +233,30 @@ func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Ma
 	}
 	var who Users
 	for n, l := range all {
-		sha, facts, done, err := s.takeLayer(ctx, l, func(size int64) {
+		sha, facts, done, err := s.storeLayer(ctx, l, func(size int64) {
 			say(fmt.Sprintf("Layer %d of %d, %s", n+1, len(all), archive.Size(size)))
 		})
 		if err != nil {
 			m.Done()
 			if i.ref == "" {
-				return Made{}, who, err
+				return NewTree{}, who, err
 			}
 			ref, _ := parseRef(i.ref) // it was parsed before
-			return Made{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
+			return NewTree{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
 		}
 		pins = append(pins, done)
 		m.Tree = append(m.Tree, sha)
 		if m.Size += facts.Size; m.Size > maxTreeBytes {
 			m.Done()
-			return Made{}, who, &archive.Error{Reason: fmt.Sprintf("is larger than %s, unpacked", archive.Size(maxTreeBytes))}
+			return NewTree{}, who, &archive.Error{Reason: fmt.Sprintf("is larger than %s after unpacking", archive.Size(maxTreeBytes))}
 		}
-		who.lay(facts)
+		who.addLayer(facts)
 	}
 	return m, who, nil
 }
 
-// takeLayer stores one layer, and retries if the connection breaks.
-func (s *sources) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
+// storeLayer stores one layer, and retries if the connection breaks.
+func (s *sources) storeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
 	want, err := l.Digest()
 	if err != nil {
 		return "", facts, nil, err
@@ -295,7 +295,7 @@ func (s *sources) fetchLayer(ctx context.Context, l v1.Layer, want v1.Hash) (str
 	}
 	defer done() // the caller has pinned it
 	if want.Algorithm != "sha256" || sha != want.Hex {
-		return "", facts, fmt.Errorf("%w: %s was asked for, sha256:%s came", errDigest, want, sha)
+		return "", facts, fmt.Errorf("%w: expected %s, got sha256:%s", errDigest, want, sha)
 	}
 	return sha, facts, nil
 }

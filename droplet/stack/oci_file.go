@@ -28,35 +28,37 @@ const (
 )
 
 // readFile reads a file that a user added as a stack.
-func (s *sources) readFile(ctx context.Context, f *os.File) (Made, error) {
+func (s *sources) readFile(ctx context.Context, f *os.File) (NewTree, error) {
 	kind, err := archiveKind(f)
 	if err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
 	quiet := func(string) {}
 	switch kind {
 	case dockerManifest:
 		image, err := tarball.Image(func() (io.ReadCloser, error) { return fromStart(f) }, nil)
 		if err != nil {
-			return Made{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+			return NewTree{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 		}
-		return s.takeFile(ctx, image, quiet)
+		return s.storeImageFile(ctx, image, quiet)
 	case layoutMark:
 		return s.readLayout(ctx, f)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return Made{}, fmt.Errorf("cannot read the file: %w", err)
+		return NewTree{}, fmt.Errorf("cannot read the file: %w", err)
 	}
 	sha, facts, done, err := s.layers.add(ctx, f)
 	if err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
-	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindTarball, source: "sha256:" + sha, Done: done}, nil
+	return NewTree{Tree: []string{sha}, Size: facts.Size, kind: KindTarball, source: "sha256:" + sha, Done: done}, nil
 }
 
 // fromStart reads the file from its start and decompresses it. Several readers can be
 // used at the same time.
-func fromStart(f *os.File) (io.ReadCloser, error) { return plain(io.NewSectionReader(f, 0, 1<<62)) }
+func fromStart(f *os.File) (io.ReadCloser, error) {
+	return decompress(io.NewSectionReader(f, 0, 1<<62))
+}
 
 // archiveKind distinguishes images from root file systems by the files at the top.
 func archiveKind(f *os.File) (string, error) {
@@ -84,17 +86,17 @@ func archiveKind(f *os.File) (string, error) {
 	return kind, nil
 }
 
-// takeFile stores the layers of an image from a file.
-func (s *sources) takeFile(ctx context.Context, image v1.Image, say func(string)) (Made, error) {
+// storeImageFile stores the layers of an image from a file.
+func (s *sources) storeImageFile(ctx context.Context, image v1.Image, say func(string)) (NewTree, error) {
 	i, err := s.openImage(image)
 	if bad := (*archive.Error)(nil); err != nil && !errors.As(err, &bad) {
 		err = &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	if err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
 	i.source = i.Digest.String()
-	return s.takeImage(ctx, i, say)
+	return s.storeImage(ctx, i, say)
 }
 
 // layoutFile matches the files of an OCI layout.
@@ -104,24 +106,24 @@ var layoutFile = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a
 const maxLayoutFiles = 4096
 
 // readLayout unpacks an OCI layout next to the layers and stores its image.
-func (s *sources) readLayout(ctx context.Context, f *os.File) (Made, error) {
+func (s *sources) readLayout(ctx context.Context, f *os.File) (NewTree, error) {
 	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+archive.Unfinished)
 	if err != nil {
-		return Made{}, fmt.Errorf("cannot read the image: %w", err)
+		return NewTree{}, fmt.Errorf("cannot read the image: %w", err)
 	}
 	defer s.layers.discard(dir)
 	if err := s.unpackLayout(ctx, dir, f); err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return Made{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+		return NewTree{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	image, err := imageIn(index, 0)
 	if err != nil {
-		return Made{}, err
+		return NewTree{}, err
 	}
-	return s.takeFile(ctx, image, func(string) {})
+	return s.storeImageFile(ctx, image, func(string) {})
 }
 
 func (s *sources) unpackLayout(ctx context.Context, dir string, f *os.File) error {

@@ -108,13 +108,13 @@ func (r *registry) push(repository string, image v1.Image, auth authn.Authentica
 }
 
 // pulled fetches an image with all its layers.
-func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, Made, error) {
+func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, NewTree, error) {
 	t.Helper()
 	i, err := s.Pull(t.Context(), from, func(string) {})
 	if err != nil {
-		return i, Made{}, err
+		return i, NewTree{}, err
 	}
-	m, err := s.takeImage(t.Context(), i, func(string) {})
+	m, err := s.storeImage(t.Context(), i, func(string) {})
 	if err == nil {
 		m.Done()
 	}
@@ -143,14 +143,14 @@ func TestRegistry(t *testing.T) {
 	const nobody = "127.0.0.1:1" // no test ever gets that port
 	other := "sha256:" + strings.Repeat("0", 64)
 	for want, from := range map[string]ImageSource{
-		"has no such image: check its name":              {Ref: open.addr + "/none:1"},
-		"has no such image: check its name, and its tag": {Ref: open.addr + "/shop:2"},
+		"the image does not exist in registry":    {Ref: open.addr + "/none:1"},
+		": check its name, and its tag or digest": {Ref: open.addr + "/shop:2"},
 		"or digest":                           {Ref: open.addr + "/shop@" + other},
 		"refuses connections":                 {Ref: nobody + "/shop:1"},
-		"wants a user name and a password":    {Ref: private},
-		"refuses the user 'clerk'":            {Ref: private, Username: "clerk", Password: "s3cr3t"},
+		"needs a user name and a password":    {Ref: private},
+		"refuses user 'clerk'":                {Ref: private, Username: "clerk", Password: "s3cr3t"},
 		"cannot be resolved":                  {Ref: "no-such-host.invalid/shop:1"},
-		"without TLS only registries on this": {Ref: plainRegistry(t, open.addr) + "/shop:1"},
+		"registries without TLS only on this": {Ref: plainRegistry(t, open.addr) + "/shop:1"},
 	} {
 		_, _, err := pulled(t, s, from)
 		if bad := (*RegistryError)(nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
@@ -217,7 +217,7 @@ func TestRegistryWrongDigest(t *testing.T) {
 	}
 	s := stackWorld(t)
 	_, _, err = pulled(t, s, ImageSource{Ref: ref})
-	if bad := (*RegistryError)(nil); !errors.As(err, &bad) || !strings.Contains(bad.Reason, "is not what its digest says") {
+	if bad := (*RegistryError)(nil); !errors.As(err, &bad) || !strings.Contains(bad.Reason, "does not match its digest") {
 		t.Errorf("error = %v, want that the digest is wrong", err)
 	}
 	if left, _ := filepath.Glob(s.layers.path("*")); len(left) != 0 {

@@ -15,8 +15,8 @@ import (
 // Users holds the users and groups of a tree.
 type Users struct{ passwd, group string }
 
-// lay adds the users and groups of one more layer.
-func (u *Users) lay(l layerFacts) {
+// addLayer adds the users and groups of one more layer.
+func (u *Users) addLayer(l layerFacts) {
 	if l.Passwd != nil {
 		u.passwd = *l.Passwd
 	}
@@ -42,7 +42,7 @@ func (u Users) find(text string) (user, error) {
 	id, err := strconv.Atoi(name)
 	numeric := err == nil
 	if numeric && (id < 0 || id > maxID) {
-		return out, &archive.Error{Reason: fmt.Sprintf("wants to run as user %q, which is no user", text)}
+		return out, &archive.Error{Reason: fmt.Sprintf("has user %q, which is not a valid user", text)}
 	}
 	out.uid = id
 	known := false
@@ -60,7 +60,7 @@ func (u Users) find(text string) (user, error) {
 		break
 	}
 	if !known && !numeric {
-		return out, &archive.Error{Reason: fmt.Sprintf("wants to run as user %q, whom its /etc/passwd does not know", name)}
+		return out, &archive.Error{Reason: fmt.Sprintf("has user %q, which is not in its /etc/passwd", name)}
 	}
 	if out.uid == 0 && !known {
 		out.name, out.home = "root", "/root"
@@ -85,7 +85,7 @@ func (u Users) findGroup(name string) (int, error) {
 			return id, nil
 		}
 	}
-	return 0, &archive.Error{Reason: fmt.Sprintf("wants to run in group %q, which its /etc/group does not know", name)}
+	return 0, &archive.Error{Reason: fmt.Sprintf("has group %q, which is not in its /etc/group", name)}
 }
 
 // RunConfig describes how to run the program of an image.
@@ -126,7 +126,7 @@ func ImageRunConfig(i Image, who Users) (RunConfig, error) {
 		return !ok || name == "" || strings.ContainsRune(kv, 0)
 	})
 	if slices.ContainsFunc(run.Args, func(a string) bool { return strings.ContainsRune(a, 0) }) {
-		return RunConfig{}, &archive.Error{Reason: "has a zero byte in its command"}
+		return RunConfig{}, &archive.Error{Reason: "has a command that contains a zero byte"}
 	}
 	return run, nil
 }

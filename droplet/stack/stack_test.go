@@ -217,8 +217,8 @@ func TestAddRefuses(t *testing.T) {
 	raw := rootTar(t, smallRoot...)
 	for want, data := range map[string][]byte{
 		"not a tar archive":          []byte(strings.Repeat("no archive at all ", 100)),
-		"must not have .. in it":     rootTar(t, tar.Header{Name: "../../etc/passwd", Linkname: "x"}),
-		"is cut off":                 raw[:len(raw)/2+100],
+		"must not contain ..":        rootTar(t, tar.Header{Name: "../../etc/passwd", Linkname: "x"}),
+		"is incomplete":              raw[:len(raw)/2+100],
 		"empty archive":              rootTar(t),
 		"cannot be read as an image": rootTar(t, tar.Header{Name: "manifest.json", Linkname: "{}"}),
 		"cannot be decompressed":     {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
@@ -320,7 +320,7 @@ func TestRunConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, who, err := s.TakeLayers(t.Context(), i, func(string) {})
+	m, who, err := s.StoreLayers(t.Context(), i, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,16 +365,16 @@ func TestImageUsersByLayer(t *testing.T) {
 		return l
 	}
 	var u Users
-	u.lay(scan(tar.Header{Name: "etc/passwd", Linkname: "one"}))
-	u.lay(scan(tar.Header{Name: "bin/x", Linkname: "y"}))
+	u.addLayer(scan(tar.Header{Name: "etc/passwd", Linkname: "one"}))
+	u.addLayer(scan(tar.Header{Name: "bin/x", Linkname: "y"}))
 	if u.passwd != "one" {
 		t.Errorf("passwd = %q, want one", u.passwd)
 	}
-	u.lay(scan(tar.Header{Name: "etc/passwd", Linkname: "two"}, tar.Header{Name: "etc/.wh..wh..opq", Linkname: ""}))
+	u.addLayer(scan(tar.Header{Name: "etc/passwd", Linkname: "two"}, tar.Header{Name: "etc/.wh..wh..opq", Linkname: ""}))
 	if u.passwd != "two" {
 		t.Errorf("passwd = %q, want two", u.passwd)
 	}
-	u.lay(scan(tar.Header{Name: "etc/.wh.passwd", Linkname: ""}))
+	u.addLayer(scan(tar.Header{Name: "etc/.wh.passwd", Linkname: ""}))
 	if u.passwd != "" {
 		t.Errorf("passwd = %q, want none", u.passwd)
 	}

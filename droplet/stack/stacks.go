@@ -48,9 +48,9 @@ const (
 
 // Errors that callers can check for.
 var (
-	ErrTaken = errors.New("there is a stack with that name")
-	ErrOwn   = errors.New("the stack '" + Default + "' is the machine's own: it cannot be removed or replaced")
-	ErrBusy  = errors.New("the stack is being made")
+	ErrTaken = errors.New("a stack with this name already exists")
+	ErrOwn   = errors.New("the stack '" + Default + "' is the system of this machine and cannot be removed or replaced")
+	ErrBusy  = errors.New("the stack is still being created")
 	// ErrRefused says that the request for a stack is not valid.
 	ErrRefused = errors.New("cannot add stack")
 )
@@ -117,18 +117,18 @@ type Stacks struct {
 	sources
 	stacks *store.Bucket[Record]
 	images *store.Bucket[ImageRecord]
-	// standings holds the access of the stacks, by guid.
-	standings *store.Bucket[Access]
+	// access holds the access of the stacks, by guid.
+	access *store.Bucket[Access]
 
 	wake chan struct{} // wakes Run
 
 	mu       sync.Mutex        // guards the fields below
 	read     time.Time         // time of the package database when have was created
-	have     Stack             // the machine's stack
+	host     Stack             // the machine's stack
 	progress map[string]string // by guid of a stack that is being created
-	making   underWayStack     // the stack that Run creates now
+	creating stackInProgress   // the stack that Run creates now
 	inUse    map[string]int    // images by digest that builds work with
-	held     map[string]string // digests of these images by build
+	heldBy   map[string]string // digests of these images by build
 }
 
 // sources reads the files of stacks into layers: from registries, from files of users, and
@@ -142,7 +142,7 @@ type sources struct {
 func New(host HostOptions) *Stacks {
 	return &Stacks{
 		sources:  sources{o: Options{Host: host, Logger: slog.New(slog.DiscardHandler)}},
-		progress: map[string]string{}, inUse: map[string]int{}, held: map[string]string{},
+		progress: map[string]string{}, inUse: map[string]int{}, heldBy: map[string]string{},
 	}
 }
 
@@ -160,7 +160,7 @@ func Open(db *store.DB, o Options) (*Stacks, error) {
 	s.o, s.wake = o, make(chan struct{}, 1)
 	s.stacks = store.In(db, "stacks", store.Index("name", func(k Record) string { return k.Name }))
 	s.images = store.In[ImageRecord](db, "images")
-	s.standings = store.In[Access](db, "stack-standings")
+	s.access = store.In[Access](db, "stack-standings")
 	var err error
 	if s.layers, err = openLayers(db, o); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func Check(name string) error {
 	if name == "" || name == Default || PlatformName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("there is no stack '%s' (use '%s')", name, Default)
+	return fmt.Errorf("stack '%s' does not exist (use '%s')", name, Default)
 }
 
 // PlatformName matches the names of Cloud Foundry's stacks, which are aliases of the
@@ -215,9 +215,9 @@ func (s *Stacks) Check(name string) error {
 func notReady(k Record) error {
 	switch k.State {
 	case StateMaking:
-		return fmt.Errorf("the stack '%s' is still being made: try again when 'dew stacks' shows it as ready", k.Name)
+		return fmt.Errorf("the stack '%s' is still being created: try again when 'dew stacks' shows it as ready", k.Name)
 	case StateFailed:
-		return fmt.Errorf("the stack '%s' could not be made: %s", k.Name, k.Error)
+		return fmt.Errorf("dewd could not create stack '%s': %s", k.Name, k.Error)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (s *Stacks) unknown(name string) error {
 			names = append(names, "'"+k.Name+"'")
 		}
 	}
-	return fmt.Errorf("there is no stack '%s' (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
 }
 
 // Get finds a stack. The stacks of Cloud Foundry are aliases of the default stack, so
@@ -267,14 +267,14 @@ func (s *Stacks) All() ([]Record, error) {
 		return nil, fmt.Errorf("cannot read stacks: %w", err)
 	}
 	for i := range all {
-		all[i] = s.now(all[i])
+		all[i] = s.withProgress(all[i])
 	}
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
 	return append([]Record{own}, all...), nil
 }
 
-// Kept returns the stack with a guid, or ErrNotFound.
-func (s *Stacks) Kept(guid string) (Record, error) {
+// ByGUID returns the stack with a guid, or ErrNotFound.
+func (s *Stacks) ByGUID(guid string) (Record, error) {
 	if guid == GUID(Default) {
 		return s.own()
 	}
@@ -288,7 +288,7 @@ func (s *Stacks) Kept(guid string) (Record, error) {
 	if err != nil {
 		return k, fmt.Errorf("cannot read stack %s: %w", guid, err)
 	}
-	return s.now(k), nil
+	return s.withProgress(k), nil
 }
 
 // own returns the record of the machine's stack.
@@ -322,13 +322,13 @@ func (s *Stacks) fromHost() (Stack, error) {
 	if fi, err := os.Stat(filepath.Join("/", s.o.Host.Root, packageDB)); err == nil {
 		changed = fi.ModTime()
 	}
-	if s.have.ID != "" && changed.Equal(s.read) {
-		return s.have, nil
+	if s.host.ID != "" && changed.Equal(s.read) {
+		return s.host, nil
 	}
 	st, err := FromHost(s.o.Host)
 	if err != nil {
 		return Stack{}, err
 	}
-	s.have, s.read = st, changed
+	s.host, s.read = st, changed
 	return st, nil
 }

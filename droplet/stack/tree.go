@@ -57,7 +57,7 @@ func (st *Stack) addSystem() {
 func (st *Stack) setTreeID() error {
 	data, err := json.Marshal(st)
 	if err != nil {
-		return fmt.Errorf("cannot make stack %s: %w", st.Name, err)
+		return fmt.Errorf("cannot create stack %s: %w", st.Name, err)
 	}
 	sum := sha256.Sum256(data)
 	st.ID = hex.EncodeToString(sum[:])[:16]
@@ -87,7 +87,7 @@ func (s *Stacks) ofImage(digest string) (Stack, error) {
 	}
 	k, err := s.images.Get(digest)
 	if errors.Is(err, store.ErrNotFound) {
-		return Stack{}, fmt.Errorf("%w: image %.12s is gone: push or restage the app to fetch it again", ErrNoImage, digest)
+		return Stack{}, fmt.Errorf("%w: image %.12s was deleted: push or restage the app to fetch it again", ErrNoImage, digest)
 	}
 	if err != nil {
 		return Stack{}, fmt.Errorf("cannot read image %.12s: %w", digest, err)

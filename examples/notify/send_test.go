@@ -28,9 +28,9 @@ func TestSettings(t *testing.T) {
 // platform responds as the services do, and records the requests.
 func platform(t *testing.T, refuse string) (*httptest.Server, *[]string) {
 	t.Helper()
-	asked := &[]string{}
+	requests := &[]string{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*asked = append(*asked, r.Method+" "+r.URL.Path)
+		*requests = append(*requests, r.Method+" "+r.URL.Path)
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Error(err)
 		}
@@ -51,11 +51,11 @@ func platform(t *testing.T, refuse string) (*httptest.Server, *[]string) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	return srv, asked
+	return srv, requests
 }
 
 func TestSendAll(t *testing.T) {
-	srv, asked := platform(t, "")
+	srv, requests := platform(t, "")
 	s, err := settingsFrom(lookupIn(map[string]string{"CLIENT_SECRET": "s", "API_URL": srv.URL, "NOTIFY_USER": "u", "NOTIFY_SPACE": "sp"}))
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestSendAll(t *testing.T) {
 		t.Errorf("%d %s, %v", resp.StatusCode, body, err)
 	}
 	want := "POST /uaa/oauth/token, PUT /notify/notifications, POST /notify/users/u, POST /notify/spaces/sp, POST /notify/everyone, POST /notify/uaa_scopes/cloud_controller.admin, POST /notify/emails"
-	if got := strings.Join(*asked, ", "); got != want {
+	if got := strings.Join(*requests, ", "); got != want {
 		t.Errorf("asked = %s\nwant %s", got, want)
 	}
 }

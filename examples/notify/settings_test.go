@@ -3,7 +3,7 @@ package main
 import "testing"
 
 // The service is found in a container and outside, even on another port.
-func TestWhereTheServiceIs(t *testing.T) {
+func TestServiceURL(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  map[string]string
 		base string

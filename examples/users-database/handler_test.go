@@ -55,8 +55,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-func TestMakeUp(t *testing.T) {
-	a, b := makeUp(1), makeUp(2)
+func TestGenerateUser(t *testing.T) {
+	a, b := generateUser(1), generateUser(2)
 	if a.Email == b.Email || a.Password == b.Password {
 		t.Errorf("made up twice: %+v, %+v", a, b)
 	}

@@ -112,7 +112,7 @@ func (u *users) add(ctx context.Context, amount int) ([]user, error) {
 			return err
 		}
 		for i := range added {
-			added[i] = makeUp(last + i + 1)
+			added[i] = generateUser(last + i + 1)
 		}
 		next := last + 1
 		for rows := range slices.Chunk(added, insertAtOnce) {
@@ -187,8 +187,8 @@ var (
 	lastNames  = []string{"Ahorn", "Birke", "Distel", "Eiche", "Farn", "Ginster", "Hasel", "Iris", "Klee", "Linde"}
 )
 
-// makeUp generates the n-th user.
-func makeUp(n int) user {
+// generateUser generates the n-th user.
+func generateUser(n int) user {
 	pick := func(names []string) string { return names[rand.IntN(len(names))] }
 	v := user{FirstName: pick(firstNames), LastName: pick(lastNames), Password: strconv.FormatUint(rand.Uint64(), 36)}
 	v.Email = strings.ToLower(v.FirstName+"."+v.LastName) + strconv.Itoa(n) + "@example.com"

@@ -30,8 +30,8 @@ type Mail struct {
 	Sent     time.Time `json:"sent"`
 }
 
-// of sets the fields of a mail that come from its message.
-func (m Mail) of(msg Message, n Notice, from string) Mail {
+// withDefaults sets the fields of a mail that come from its message.
+func (m Mail) withDefaults(msg Message, n Notice, from string) Mail {
 	m.ID, m.User, m.Client, m.Kind, m.Received = msg.ID, msg.User, n.Client, n.Kind, n.Received
 	m.From, m.To = cmp.Or(m.From, from), cmp.Or(m.To, msg.Email)
 	m.Sent = time.Now().UTC()
@@ -71,7 +71,7 @@ func (m Mail) Encode() (*gomail.Msg, error) {
 	// An invalid reply address is left out.
 	if reply, err := mail.ParseAddress(m.ReplyTo); err == nil {
 		if err := msg.ReplyTo(reply.String()); err != nil {
-			return nil, fmt.Errorf("cannot send a mail with answers to %q: %w", m.ReplyTo, err)
+			return nil, fmt.Errorf("cannot send a mail with the Reply-To address %q: %w", m.ReplyTo, err)
 		}
 	}
 	msg.Subject(headerText(m.Subject))
@@ -111,7 +111,7 @@ func (m Mail) messageID() string {
 func Address(to string) (string, error) {
 	a, err := mail.ParseAddress(to)
 	if err != nil {
-		return "", fmt.Errorf("%q is no address: %w", to, ErrUndeliverable)
+		return "", fmt.Errorf("%q is not a valid email address: %w", to, ErrUndeliverable)
 	}
 	return a.Address, nil
 }
@@ -128,12 +128,12 @@ func headerText(s string) string {
 	if !strings.Contains(s, "=?") {
 		return s // the library encodes non-ASCII characters
 	}
-	const room = 42 // bytes in one encoded word of at most 75 characters
+	const maxBytes = 42 // bytes in one encoded word of at most 75 characters
 	var words []string
 	for word := ""; s != ""; {
 		_, n := utf8.DecodeRuneInString(s)
 		word, s = word+s[:n], s[n:]
-		if len(word) > room-utf8.UTFMax || s == "" {
+		if len(word) > maxBytes-utf8.UTFMax || s == "" {
 			words = append(words, "=?UTF-8?b?"+base64.StdEncoding.EncodeToString([]byte(word))+"?=")
 			word = ""
 		}

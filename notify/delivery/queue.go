@@ -16,8 +16,8 @@ import (
 // day ago.
 var ErrNoMessage = errors.New("message could not be found")
 
-// KeepEnded is how long a message is stored after it has ended.
-const KeepEnded = 24 * time.Hour
+// EndedRetention is how long a message is stored after it has ended.
+const EndedRetention = 24 * time.Hour
 
 // sweepBatch is the number of messages that one cleanup transaction removes.
 const sweepBatch = 200
@@ -30,21 +30,21 @@ type Queue struct {
 	notices  *store.Bucket[Notice]
 	messages *store.Bucket[Message]
 	tallies  *store.Bucket[noticeTally]
-	due      *store.Bucket[appointment] // messages to deliver, by time
-	ended    *store.Bucket[appointment] // messages to drop, by time
+	due      *store.Bucket[dueMessage] // messages to deliver, by time
+	ended    *store.Bucket[dueMessage] // messages to drop, by time
 	receipts *store.Bucket[receipt]
 
 	wake chan struct{} // capacity 1: a message is due
 }
 
-// appointment is a message with the time of its next step.
-type appointment struct {
+// dueMessage is a message with the time of its next step.
+type dueMessage struct {
 	At      time.Time `json:"at"`
 	Message string    `json:"message"`
 }
 
-// key sorts appointments by time.
-func (a appointment) key() string { return TimeKey(a.At) + "/" + a.Message }
+// key sorts due messages by time.
+func (a dueMessage) key() string { return TimeKey(a.At) + "/" + a.Message }
 
 // TimeKey returns a store key for a time. Keys sort by time.
 func TimeKey(at time.Time) string { return fmt.Sprintf("%020d", max(at.UnixNano(), 0)) }
@@ -52,7 +52,7 @@ func TimeKey(at time.Time) string { return fmt.Sprintf("%020d", max(at.UnixNano(
 type noticeTally struct {
 	Notice   string `json:"notice"`
 	Campaign string `json:"campaign,omitempty"`
-	Kept     int    `json:"kept"` // messages that are still stored
+	Stored   int    `json:"kept"` // messages that are still stored
 	Tally
 }
 
@@ -70,8 +70,8 @@ func NewQueue(db *store.DB) *Queue {
 		messages: store.In[Message](db, "notify messages"),
 		tallies: store.In(db, "notify tallies",
 			store.Index("campaign", func(t noticeTally) string { return t.Campaign })),
-		due:      store.In[appointment](db, "notify due"),
-		ended:    store.In[appointment](db, "notify ended"),
+		due:      store.In[dueMessage](db, "notify due"),
+		ended:    store.In[dueMessage](db, "notify ended"),
 		receipts: store.In[receipt](db, "notify receipts"),
 		wake:     make(chan struct{}, 1),
 	}
@@ -109,7 +109,7 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 	now := time.Now()
 	n.ID = nextID()
 	if err := q.notices.With(tx).Put(n.ID, n); err != nil {
-		return nil, fmt.Errorf("cannot keep a notice: %w", err)
+		return nil, fmt.Errorf("cannot store a notice: %w", err)
 	}
 	ms := make([]Message, len(to))
 	for i, p := range to {
@@ -118,9 +118,9 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 			return nil, err
 		}
 	}
-	t := noticeTally{Notice: n.ID, Campaign: n.Campaign, Kept: len(ms), Tally: Tally{Total: len(ms), Queued: len(ms), Started: now}}
+	t := noticeTally{Notice: n.ID, Campaign: n.Campaign, Stored: len(ms), Tally: Tally{Total: len(ms), Queued: len(ms), Started: now}}
 	if err := q.tallies.With(tx).Put(n.ID, t); err != nil {
-		return nil, fmt.Errorf("cannot keep the tally of a notice: %w", err)
+		return nil, fmt.Errorf("cannot store the message counts of a notice: %w", err)
 	}
 	return ms, nil
 }
@@ -165,7 +165,7 @@ func (q *Queue) Campaign(id string) (sum Tally, err error) {
 func (q *Queue) SendersTo(user string) (clients []string, err error) {
 	rs, err := q.receipts.Prefix(user + "\x00")
 	if err != nil {
-		return nil, fmt.Errorf("cannot read who sent something to user %s: %w", user, err)
+		return nil, fmt.Errorf("cannot list the clients that sent messages to user %s: %w", user, err)
 	}
 	for _, r := range rs {
 		clients = append(clients, r.Client)
@@ -187,9 +187,9 @@ func (q *Queue) Waiting() (n int, err error) {
 
 func (q *Queue) schedule(tx *store.Tx, m Message) error {
 	if err := q.messages.With(tx).Put(m.ID, m); err != nil {
-		return fmt.Errorf("cannot keep message %s: %w", m.ID, err)
+		return fmt.Errorf("cannot store message %s: %w", m.ID, err)
 	}
-	a := appointment{At: m.Due, Message: m.ID}
+	a := dueMessage{At: m.Due, Message: m.ID}
 	if err := q.due.With(tx).Put(a.key(), a); err != nil {
 		return fmt.Errorf("cannot schedule message %s: %w", m.ID, err)
 	}

@@ -8,13 +8,13 @@ import (
 
 // Errors of a Directory.
 var (
-	ErrNoUser  = errors.New("no such user")
-	ErrNoSpace = errors.New("no such space")
-	ErrNoOrg   = errors.New("no such organization")
-	ErrNoScope = errors.New("there is no such scope")
+	ErrNoUser  = errors.New("user does not exist")
+	ErrNoSpace = errors.New("space does not exist")
+	ErrNoOrg   = errors.New("organization does not exist")
+	ErrNoScope = errors.New("scope does not exist")
 	// ErrPlatform is returned if the platform could not return a space or an
 	// organization. All other failures are plain errors.
-	ErrPlatform = errors.New("the platform does not answer as it should")
+	ErrPlatform = errors.New("unexpected response from the platform")
 )
 
 // Person is a recipient of notifications.

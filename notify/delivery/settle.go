@@ -24,7 +24,7 @@ func (q *Queue) Next(now time.Time, n int, underWay map[string]bool) (ids []stri
 	// Messages under way come before the others.
 	as, err := q.due.Range("", n+len(underWay)+1)
 	if err != nil {
-		return nil, later, fmt.Errorf("cannot read which messages are due: %w", err)
+		return nil, later, fmt.Errorf("cannot list the messages that are due: %w", err)
 	}
 	for _, a := range as {
 		switch {
@@ -51,12 +51,12 @@ func (q *Queue) Settle(os []Outcome, now time.Time) error {
 				err = q.settleOne(tx, m, o, now, tallies)
 			}
 			if err != nil {
-				return fmt.Errorf("cannot settle message %s: %w", o.Message, err)
+				return fmt.Errorf("cannot store the delivery result of message %s: %w", o.Message, err)
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(tallies)) {
 			if err := q.tallies.With(tx).Put(id, *tallies[id]); err != nil {
-				return fmt.Errorf("cannot keep the tally of notice %s: %w", id, err)
+				return fmt.Errorf("cannot store the message counts of notice %s: %w", id, err)
 			}
 		}
 		return nil
@@ -68,17 +68,17 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 	if err != nil {
 		return err
 	}
-	if err := q.due.With(tx).Delete(appointment{At: m.Due, Message: m.ID}.key()); err != nil {
+	if err := q.due.With(tx).Delete(dueMessage{At: m.Due, Message: m.ID}.key()); err != nil {
 		return err
 	}
 	t.add(m.Status, -1)
-	m = m.after(o, now)
+	m = m.withOutcome(o, now)
 	t.add(m.Status, 1)
 	t.Ended = time.Time{}
 	if t.Waiting() == 0 {
 		t.Ended = now
 	}
-	if err := q.acknowledge(tx, receipt{User: m.User, Client: o.Client}); err != nil {
+	if err := q.storeReceipt(tx, receipt{User: m.User, Client: o.Client}); err != nil {
 		return err
 	}
 	if !m.Status.Ended() {
@@ -87,12 +87,12 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 	if err := q.messages.With(tx).Put(m.ID, m); err != nil {
 		return err
 	}
-	a := appointment{At: now, Message: m.ID}
+	a := dueMessage{At: now, Message: m.ID}
 	return q.ended.With(tx).Put(a.key(), a)
 }
 
-// after returns the message with the result of an attempt.
-func (m Message) after(o Outcome, now time.Time) Message {
+// withOutcome returns the message with the result of an attempt.
+func (m Message) withOutcome(o Outcome, now time.Time) Message {
 	m.Status, m.Problem, m.Updated, m.Due = o.Status, "", now, time.Time{}
 	if o.Problem != nil {
 		m.Problem = o.Problem.Error()
@@ -101,8 +101,8 @@ func (m Message) after(o Outcome, now time.Time) Message {
 		return m
 	}
 	m.Attempts++
-	wait, again := retryAfter(m.Attempts)
-	if !again {
+	wait, more := retryAfter(m.Attempts)
+	if !more {
 		m.Status = Failed
 		return m
 	}
@@ -123,8 +123,8 @@ func (q *Queue) tallyOf(tx *store.Tx, notice string, tallies map[string]*noticeT
 	return &t, nil
 }
 
-// acknowledge records that a client has sent a message to a user.
-func (q *Queue) acknowledge(tx *store.Tx, r receipt) error {
+// storeReceipt records that a client has sent a message to a user.
+func (q *Queue) storeReceipt(tx *store.Tx, r receipt) error {
 	if r.User == "" || r.Client == "" {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (q *Queue) Sweep(before time.Time) error {
 	for {
 		n, err := q.sweepSome(before)
 		if err != nil {
-			return fmt.Errorf("cannot forget old messages: %w", err)
+			return fmt.Errorf("cannot delete old messages: %w", err)
 		}
 		if n < sweepBatch {
 			return nil
@@ -153,19 +153,19 @@ func (q *Queue) sweepSome(before time.Time) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	as = slices.DeleteFunc(as, func(a appointment) bool { return !a.At.Before(before) })
+	as = slices.DeleteFunc(as, func(a dueMessage) bool { return !a.At.Before(before) })
 	if len(as) == 0 {
 		return 0, nil
 	}
 	return len(as), q.db.Update(func(tx *store.Tx) error {
 		tallies := map[string]*noticeTally{}
 		for _, a := range as {
-			if err := q.forget(tx, a, tallies); err != nil {
+			if err := q.deleteMessage(tx, a, tallies); err != nil {
 				return err
 			}
 		}
 		for id, t := range tallies {
-			if err := q.keepTally(tx, id, *t); err != nil {
+			if err := q.storeTally(tx, id, *t); err != nil {
 				return err
 			}
 		}
@@ -173,7 +173,7 @@ func (q *Queue) sweepSome(before time.Time) (n int, err error) {
 	})
 }
 
-func (q *Queue) forget(tx *store.Tx, a appointment, tallies map[string]*noticeTally) error {
+func (q *Queue) deleteMessage(tx *store.Tx, a dueMessage, tallies map[string]*noticeTally) error {
 	m, err := q.messages.With(tx).Get(a.Message)
 	if err != nil {
 		return err
@@ -182,17 +182,17 @@ func (q *Queue) forget(tx *store.Tx, a appointment, tallies map[string]*noticeTa
 	if err != nil {
 		return err
 	}
-	t.Kept--
+	t.Stored--
 	if err := q.messages.With(tx).Delete(m.ID); err != nil {
 		return err
 	}
 	return q.ended.With(tx).Delete(a.key())
 }
 
-// keepTally drops a notice that has no more messages. The counts of a campaign are
+// storeTally drops a notice that has no more messages. The counts of a campaign are
 // stored until the campaign is dropped, because clients can query them.
-func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
-	if t.Kept > 0 {
+func (q *Queue) storeTally(tx *store.Tx, id string, t noticeTally) error {
+	if t.Stored > 0 {
 		return q.tallies.With(tx).Put(id, t)
 	}
 	if err := q.notices.With(tx).Delete(id); err != nil {
@@ -204,19 +204,19 @@ func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
 	return q.tallies.With(tx).Delete(id)
 }
 
-// ForgetCampaign drops the counts of a campaign. It returns false if the campaign still
+// DeleteCampaign drops the counts of a campaign. It returns false if the campaign still
 // has messages.
-func (q *Queue) ForgetCampaign(tx *store.Tx, id string) (bool, error) {
+func (q *Queue) DeleteCampaign(tx *store.Tx, id string) (bool, error) {
 	all, err := q.tallies.With(tx).By("campaign", id)
 	if err != nil {
 		return false, fmt.Errorf("cannot count the messages of campaign %s: %w", id, err)
 	}
-	if slices.ContainsFunc(all, func(t noticeTally) bool { return t.Kept > 0 }) {
+	if slices.ContainsFunc(all, func(t noticeTally) bool { return t.Stored > 0 }) {
 		return false, nil
 	}
 	for _, t := range all {
 		if err := q.tallies.With(tx).Delete(t.Notice); err != nil {
-			return false, fmt.Errorf("cannot forget the messages of campaign %s: %w", id, err)
+			return false, fmt.Errorf("cannot delete the message counts of campaign %s: %w", id, err)
 		}
 	}
 	return true, nil

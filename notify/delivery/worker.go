@@ -16,7 +16,7 @@ var (
 	// ErrUnsubscribed means that the recipient has unsubscribed.
 	ErrUnsubscribed = errors.New("the recipient has unsubscribed")
 	// ErrUndeliverable means that the recipient has no address.
-	ErrUndeliverable = errors.New("there is no address to deliver to")
+	ErrUndeliverable = errors.New("the recipient has no email address")
 )
 
 // Composer checks a message at its delivery and renders the mail. notify.Server
@@ -29,9 +29,9 @@ type Composer interface {
 	Compose(ctx context.Context, m Message, n Notice) (Mail, error)
 }
 
-// Post sends mails. It is implemented by smtp.Client and inbox.Inbox. Send returns
+// Mailer sends mails. It is implemented by smtp.Client and inbox.Inbox. Send returns
 // ErrUndeliverable for a mail that can never be sent.
-type Post interface {
+type Mailer interface {
 	Send(ctx context.Context, m Mail) error
 }
 
@@ -40,7 +40,7 @@ type CourierConfig struct {
 	Queue     *Queue
 	Directory Directory
 	Composer  Composer
-	Post      Post
+	Mailer    Mailer
 	From      string // sender of mails without a From address
 	Workers   int    // 0: DefaultWorkers
 	Logger    *slog.Logger
@@ -51,14 +51,14 @@ const (
 	DefaultWorkers = 10
 	// sweepEvery is how often old messages are dropped.
 	sweepEvery = time.Hour
-	// settleAgain is the time until a failed write to the store is repeated.
-	settleAgain = time.Second
+	// settleRetry is the time until a failed write to the store is repeated.
+	settleRetry = time.Second
 	// courierGrace is how long a mail that is being sent can take when the daemon
 	// exits. An aborted mail is sent again.
 	courierGrace = 3 * time.Second
 )
 
-// Courier sends the messages of the Queue through the Post, and retries those that
+// Courier sends the messages of the Queue through the Mailer, and retries those that
 // failed.
 //
 //	Queue ─ due ─▶ Run ─ work ─▶ deliver (several) ─ done ─▶ Run ─ settle ─▶ Queue
@@ -73,11 +73,11 @@ type Courier struct {
 // NewCourier creates a Courier.
 func NewCourier(c CourierConfig) (*Courier, error) {
 	for name, missing := range map[string]bool{
-		"Queue": c.Queue == nil, "Directory": c.Directory == nil, "Composer": c.Composer == nil, "Post": c.Post == nil,
+		"Queue": c.Queue == nil, "Directory": c.Directory == nil, "Composer": c.Composer == nil, "Post": c.Mailer == nil,
 		"From": c.From == "", "Logger": c.Logger == nil,
 	} {
 		if missing {
-			return nil, fmt.Errorf("cannot make the courier without %s", name)
+			return nil, fmt.Errorf("cannot create the courier without %s", name)
 		}
 	}
 	if c.Workers <= 0 {
@@ -86,33 +86,33 @@ func NewCourier(c CourierConfig) (*Courier, error) {
 	return &Courier{c: c}, nil
 }
 
-// round is the state of Run.
-type round struct {
+// runState is the state of Run.
+type runState struct {
 	*Courier
 	work     chan string
 	done     chan Outcome
 	underWay map[string]bool
 	ready    []string  // due, not yet given to a worker
 	settling []Outcome // results to record
-	look     bool      // a message may be due
+	checkDue bool      // a message may be due
 	waiting  bool      // the store failed: wait for the alarm
-	alarm    *time.Timer
+	timer    *time.Timer
 }
 
 // Run delivers messages until ctx is cancelled. If a message under way is not finished
 // in time, the next Run delivers it again.
 func (c *Courier) Run(ctx context.Context) error {
-	room := 2 * c.c.Workers
-	r := &round{
-		Courier: c, look: true, underWay: map[string]bool{}, alarm: time.NewTimer(settleAgain),
-		work: make(chan string, room),
+	capacity := 2 * c.c.Workers
+	r := &runState{
+		Courier: c, checkDue: true, underWay: map[string]bool{}, timer: time.NewTimer(settleRetry),
+		work: make(chan string, capacity),
 		// The buffer holds everything under way, so no worker ever blocks.
-		done: make(chan Outcome, room+c.c.Workers),
+		done: make(chan Outcome, capacity+c.c.Workers),
 	}
-	defer r.alarm.Stop()
+	defer r.timer.Stop()
 	var workers sync.WaitGroup
 	for range c.c.Workers {
-		workers.Go(func() { c.carry(ctx, r.work, r.done) })
+		workers.Go(func() { c.deliverAll(ctx, r.work, r.done) })
 	}
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -132,10 +132,10 @@ func (c *Courier) Run(ctx context.Context) error {
 }
 
 // step waits for one event.
-func (r *round) step(ctx context.Context, sweep <-chan time.Time) {
+func (r *runState) step(ctx context.Context, sweep <-chan time.Time) {
 	if !r.waiting {
 		r.settle()
-		r.fill()
+		r.readDue()
 	}
 	var out chan<- string
 	var first string
@@ -151,12 +151,12 @@ func (r *round) step(ctx context.Context, sweep <-chan time.Time) {
 			r.settling = append(r.settling, <-r.done)
 		}
 	case <-r.c.Queue.wake:
-		r.look = true
-	case <-r.alarm.C:
-		r.look, r.waiting = true, false
+		r.checkDue = true
+	case <-r.timer.C:
+		r.checkDue, r.waiting = true, false
 	case <-sweep:
-		if err := r.c.Queue.Sweep(time.Now().Add(-KeepEnded)); err != nil {
-			r.c.Logger.Error("cannot clear up messages", "err", err)
+		if err := r.c.Queue.Sweep(time.Now().Add(-EndedRetention)); err != nil {
+			r.c.Logger.Error("cannot delete old messages", "err", err)
 		}
 	case <-ctx.Done():
 	}
@@ -164,13 +164,13 @@ func (r *round) step(ctx context.Context, sweep <-chan time.Time) {
 
 // settle records the results. While the store fails, no more messages are given to
 // workers: they would be sent again and again.
-func (r *round) settle() {
+func (r *runState) settle() {
 	if len(r.settling) == 0 {
 		return
 	}
 	if err := r.c.Queue.Settle(r.settling, time.Now()); err != nil {
-		r.c.Logger.Error("cannot write down what was delivered", "messages", len(r.settling), "err", err)
-		r.sleep(settleAgain)
+		r.c.Logger.Error("cannot store delivery results; dewd tries again", "messages", len(r.settling), "err", err)
+		r.sleep(settleRetry)
 		return
 	}
 	failed := 0
@@ -183,30 +183,30 @@ func (r *round) settle() {
 		}
 	}
 	if failed > 0 {
-		r.c.Logger.Warn("cannot deliver messages yet, later again", "messages", failed, "err", problem)
+		r.c.Logger.Warn("cannot deliver messages; dewd tries again later", "messages", failed, "err", problem)
 	}
-	r.settling, r.look = nil, true
+	r.settling, r.checkDue = nil, true
 }
 
-func (r *round) sleep(d time.Duration) {
+func (r *runState) sleep(d time.Duration) {
 	r.waiting = true
-	r.alarm.Reset(d)
+	r.timer.Reset(d)
 }
 
-// fill reads the messages that are due, and sets the alarm for the next one.
-func (r *round) fill() {
-	if !r.look || r.waiting || len(r.ready) > 0 {
+// readDue reads the messages that are due, and sets the alarm for the next one.
+func (r *runState) readDue() {
+	if !r.checkDue || r.waiting || len(r.ready) > 0 {
 		return
 	}
-	r.look = false
-	room := cap(r.done) - len(r.underWay)
-	if room <= 0 {
+	r.checkDue = false
+	capacity := cap(r.done) - len(r.underWay)
+	if capacity <= 0 {
 		return // it looks again when one of them is done
 	}
-	ids, later, err := r.c.Queue.Next(time.Now(), room, r.underWay)
+	ids, later, err := r.c.Queue.Next(time.Now(), capacity, r.underWay)
 	if err != nil {
 		r.c.Logger.Error("cannot read the queue of messages", "err", err)
-		r.sleep(settleAgain)
+		r.sleep(settleRetry)
 		return
 	}
 	for _, id := range ids {
@@ -214,12 +214,12 @@ func (r *round) fill() {
 	}
 	r.ready = ids
 	if len(ids) == 0 && !later.IsZero() {
-		r.alarm.Reset(time.Until(later))
+		r.timer.Reset(time.Until(later))
 	}
 }
 
-// carry delivers one message after the other until there is no more work.
-func (c *Courier) carry(ctx context.Context, work <-chan string, done chan<- Outcome) {
+// deliverAll delivers one message after the other until there is no more work.
+func (c *Courier) deliverAll(ctx context.Context, work <-chan string, done chan<- Outcome) {
 	// A mail that is being sent can finish after ctx is cancelled.
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -243,8 +243,8 @@ func (c *Courier) carry(ctx context.Context, work <-chan string, done chan<- Out
 func (c *Courier) attempt(ctx context.Context, id string, last *Notice) (o Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.c.Logger.Error("panic while delivering", "message", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			o = Outcome{Message: id, Status: Retry, Problem: fmt.Errorf("cannot deliver: %v", p)}
+			c.c.Logger.Error("panic while delivering a message", "message", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			o = Outcome{Message: id, Status: Retry, Problem: fmt.Errorf("cannot deliver the message: panic: %v", p)}
 		}
 	}()
 	m, err := c.c.Queue.Message(id)
@@ -266,13 +266,13 @@ func (c *Courier) deliver(ctx context.Context, m Message, n Notice) Outcome {
 	if m.Email == "" && m.User != "" {
 		p, err := c.c.Directory.User(ctx, m.User)
 		if err != nil && !errors.Is(err, ErrNoUser) {
-			return Outcome{Status: m.Status, Problem: fmt.Errorf("cannot find the address of user %s: %w", m.User, err)}
+			return Outcome{Status: m.Status, Problem: fmt.Errorf("cannot look up the email address of user %s: %w", m.User, err)}
 		}
 		m.Email = p.Email
 	}
 	mail, err := c.c.Composer.Compose(ctx, m, n)
 	if err == nil {
-		err = c.c.Post.Send(ctx, mail.of(m, n, c.c.From))
+		err = c.c.Mailer.Send(ctx, mail.withDefaults(m, n, c.c.From))
 	}
 	switch {
 	case err == nil:

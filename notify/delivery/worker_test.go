@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fakePost accepts mails, fails, or blocks, as the test sets it.
-type fakePost struct {
+// fakeMailer accepts mails, fails, or blocks, as the test sets it.
+type fakeMailer struct {
 	mu    sync.Mutex
 	fails error
 	hold  chan struct{} // nil: Send does not block
@@ -20,7 +20,7 @@ type fakePost struct {
 	tries int
 }
 
-func (p *fakePost) Send(ctx context.Context, m Mail) error {
+func (p *fakeMailer) Send(ctx context.Context, m Mail) error {
 	if p.hold != nil {
 		select {
 		case <-p.hold:
@@ -38,14 +38,14 @@ func (p *fakePost) Send(ctx context.Context, m Mail) error {
 	return nil
 }
 
-func (p *fakePost) fail(err error) {
+func (p *fakeMailer) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fails = err
 }
 
 // count returns how many mails were sent for each message.
-func (p *fakePost) count() map[string]int {
+func (p *fakeMailer) count() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := map[string]int{}
@@ -89,19 +89,19 @@ func (d *fakeDirectory) User(_ context.Context, guid string) (Person, error) {
 }
 
 type courierWorld struct {
-	t    *testing.T
-	path string
-	q    *Queue
-	post *fakePost
-	dir  *fakeDirectory
-	make composerFunc
-	stop func() // stops Run and waits for it
+	t      *testing.T
+	path   string
+	q      *Queue
+	mailer *fakeMailer
+	dir    *fakeDirectory
+	make   composerFunc
+	stop   func() // stops Run and waits for it
 }
 
 // inCourierWorld runs fn in virtual time with a running courier.
 func inCourierWorld(t *testing.T, fn func(w *courierWorld)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &courierWorld{t: t, path: filepath.Join(t.TempDir(), "dew.db"), post: &fakePost{}, dir: &fakeDirectory{users: map[string]string{}}, make: plain}
+		w := &courierWorld{t: t, path: filepath.Join(t.TempDir(), "dew.db"), mailer: &fakeMailer{}, dir: &fakeDirectory{users: map[string]string{}}, make: plain}
 		w.start()
 		defer func() { w.stop() }()
 		fn(w)
@@ -114,7 +114,7 @@ func (w *courierWorld) start() {
 	w.q = NewQueue(db)
 	c, err := NewCourier(CourierConfig{
 		Queue: w.q, Directory: w.dir, Composer: composerFunc(func(m Message, n Notice) (Mail, error) { return w.make(m, n) }),
-		Post: w.post, From: "dew@example.com", Logger: slog.New(slog.DiscardHandler),
+		Mailer: w.mailer, From: "dew@example.com", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -157,11 +157,11 @@ func TestCourierDelivers(t *testing.T) {
 			w.want(ms[i].ID, want)
 		}
 		to := map[string]Mail{}
-		for _, m := range w.post.mails {
+		for _, m := range w.mailer.mails {
 			to[m.To] = m
 		}
 		if len(to) != 3 || to["known@example.com"].User != "known" {
-			t.Errorf("mails = %+v", w.post.mails)
+			t.Errorf("mails = %+v", w.mailer.mails)
 		}
 		m := to["a@example.com"]
 		if m.ID != ms[0].ID || m.Client != "mailer" || m.Kind != "news" || m.From != "dew@example.com" || m.Subject != "Hello" || m.Sent.IsZero() || !m.Received.Equal(n.Received) {
@@ -176,19 +176,19 @@ func TestCourierDelivers(t *testing.T) {
 // A server that is down for a while delays messages, but none is lost.
 func TestCourierServerDown(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
-		w.post.fail(errors.New("connection refused"))
+		w.mailer.fail(errors.New("connection refused"))
 		ms := enqueue(t, w.q, Notice{Client: "c"}, people(50)...)
 		w.pass(2 * time.Minute) // at once, and after 1 minute
-		if w.post.tries != 100 {
-			t.Errorf("attempts = %d, want 100", w.post.tries)
+		if w.mailer.tries != 100 {
+			t.Errorf("attempts = %d, want 100", w.mailer.tries)
 		}
 		w.want(ms[7].ID, Retry)
-		w.post.fail(nil)
+		w.mailer.fail(nil)
 		w.pass(2 * time.Minute)
 		for _, m := range ms {
 			w.want(m.ID, Delivered)
 		}
-		if got := w.post.count(); len(got) != 50 || got[ms[0].ID] != 1 {
+		if got := w.mailer.count(); len(got) != 50 || got[ms[0].ID] != 1 {
 			t.Errorf("mails = %d, want one for each of 50", len(got))
 		}
 	})
@@ -197,11 +197,11 @@ func TestCourierServerDown(t *testing.T) {
 // Messages that wait for a retry survive a restart.
 func TestCourierRestart(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
-		w.post.fail(errors.New("no"))
+		w.mailer.fail(errors.New("no"))
 		ms := enqueue(t, w.q, Notice{Client: "c"}, people(3)...)
 		w.pass(time.Second)
 		w.stop()
-		w.post.fail(nil)
+		w.mailer.fail(nil)
 		w.start()
 		w.pass(30 * time.Second)
 		w.want(ms[0].ID, Retry) // not yet
@@ -214,34 +214,34 @@ func TestCourierRestart(t *testing.T) {
 
 // A mail that is being sent when the daemon exits is finished if it is quick. Otherwise
 // it stays in the queue as if it had not been tried.
-func TestCourierLeaves(t *testing.T) {
+func TestCourierStops(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
-		w.post.hold = make(chan struct{})
+		w.mailer.hold = make(chan struct{})
 		ms := enqueue(t, w.q, Notice{Client: "c"}, people(100)...)
 		synctest.Wait()
 		w.stop()
-		w.post.hold = nil
+		w.mailer.hold = nil
 		w.start()
 		m, err := w.q.Message(ms[0].ID)
 		if err != nil || m.Attempts != 0 {
 			t.Errorf("message = %+v, %v; want no attempt counted", m, err)
 		}
 		w.pass(time.Second)
-		if got := w.post.count(); len(got) != 100 {
+		if got := w.mailer.count(); len(got) != 100 {
 			t.Errorf("messages delivered = %d, want 100", len(got))
 		}
 
-		w.post.hold = make(chan struct{})
+		w.mailer.hold = make(chan struct{})
 		slow := enqueue(t, w.q, Notice{Client: "c"}, Person{Email: "slow@example.com"})[0]
 		synctest.Wait()
-		time.AfterFunc(courierGrace/2, func() { close(w.post.hold) })
+		time.AfterFunc(courierGrace/2, func() { close(w.mailer.hold) })
 		w.stop()
 		w.start()
 		w.want(slow.ID, Delivered)
 	})
 }
 
-func TestCourierVerdicts(t *testing.T) {
+func TestCourierOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		err     error
@@ -259,8 +259,8 @@ func TestCourierVerdicts(t *testing.T) {
 				m := enqueue(t, w.q, Notice{Client: "c", Version: tt.version}, people(1)...)[0]
 				w.pass(time.Second)
 				w.want(m.ID, tt.want)
-				if len(w.post.mails) != 0 {
-					t.Errorf("mails = %+v, want none", w.post.mails)
+				if len(w.mailer.mails) != 0 {
+					t.Errorf("mails = %+v, want none", w.mailer.mails)
 				}
 			})
 		})
@@ -301,7 +301,7 @@ func TestCourierPanic(t *testing.T) {
 }
 
 // Old messages are dropped while the courier runs.
-func TestCourierForgets(t *testing.T) {
+func TestCourierDeletesOldMessages(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		m := enqueue(t, w.q, Notice{Client: "c"}, people(1)...)[0]
 		w.pass(23 * time.Hour)
@@ -319,7 +319,7 @@ func TestCourierMany(t *testing.T) {
 		const n = 150
 		enqueue(t, w.q, Notice{Client: "c"}, people(n)...)
 		w.pass(time.Second)
-		got := w.post.count()
+		got := w.mailer.count()
 		if len(got) != n {
 			t.Errorf("messages delivered = %d, want %d", len(got), n)
 		}

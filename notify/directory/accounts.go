@@ -50,22 +50,22 @@ func person(u auth.User) delivery.Person {
 
 // Everyone implements Directory.
 func (a *Accounts) Everyone(context.Context) (delivery.Audience, error) {
-	return a.those(func(auth.User) bool { return true })
+	return a.selectUsers(func(auth.User) bool { return true })
 }
 
 // WithScope implements Directory. The audience of an unused scope is empty.
 func (a *Accounts) WithScope(_ context.Context, scope string) (delivery.Audience, error) {
-	return a.those(func(u auth.User) bool { return slices.Contains(u.Scopes(), scope) })
+	return a.selectUsers(func(u auth.User) bool { return slices.Contains(u.Scopes(), scope) })
 }
 
-func (a *Accounts) those(chosen func(auth.User) bool) (delivery.Audience, error) {
+func (a *Accounts) selectUsers(selects func(auth.User) bool) (delivery.Audience, error) {
 	us, err := a.users.Users()
 	if err != nil {
 		return delivery.Audience{}, err
 	}
 	return delivery.Audience{People: func(yield func(delivery.Person, error) bool) {
 		for _, u := range us {
-			if u.Active && chosen(u) && !yield(person(u), nil) {
+			if u.Active && selects(u) && !yield(person(u), nil) {
 				return
 			}
 		}
@@ -90,7 +90,7 @@ func (a *Accounts) InSpace(_ context.Context, guid string) (delivery.Audience, e
 		return delivery.Audience{}, err
 	}
 	return delivery.Audience{
-		Space: delivery.Place{GUID: s.GUID, Name: s.Name}, Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: a.holders(rs),
+		Space: delivery.Place{GUID: s.GUID, Name: s.Name}, Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: a.usersWithRoles(rs),
 	}, nil
 }
 
@@ -113,12 +113,12 @@ func (a *Accounts) InOrg(_ context.Context, guid, role string) (delivery.Audienc
 	if role != "" {
 		rs = slices.DeleteFunc(rs, func(r auth.Role) bool { return r.Type != orgRoles[role] })
 	}
-	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: a.holders(rs)}, nil
+	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: a.usersWithRoles(rs)}, nil
 }
 
-// holders returns the users who have one of the roles, without duplicates. It skips
-// clients, which can have roles but read no mail.
-func (a *Accounts) holders(rs []auth.Role) iter.Seq2[delivery.Person, error] {
+// usersWithRoles returns the users who have one of the roles, without duplicates. It
+// skips clients, which can have roles but read no mail.
+func (a *Accounts) usersWithRoles(rs []auth.Role) iter.Seq2[delivery.Person, error] {
 	return func(yield func(delivery.Person, error) bool) {
 		seen := map[string]bool{}
 		for _, r := range rs {

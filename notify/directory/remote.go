@@ -45,7 +45,7 @@ type RemoteConfig struct {
 //	User                ─▶ UAA  /Users/{guid}, at delivery
 type Remote struct {
 	api, uaa string
-	ask      *asker
+	client   *tokenClient
 }
 
 // NewRemote checks c. It sends no request.
@@ -59,9 +59,9 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 		return nil, fmt.Errorf("cannot use the authorization server at %q: %w", c.UAA, err)
 	}
 	if c.ClientID == "" || c.ClientSecret == "" {
-		return nil, errors.New("cannot use the authorization server without a client and its secret")
+		return nil, errors.New("cannot use the authorization server without a client id and a client secret")
 	}
-	return &Remote{api: api, uaa: uaa, ask: newAsker(c, uaa)}, nil
+	return &Remote{api: api, uaa: uaa, client: newTokenClient(c, uaa)}, nil
 }
 
 // remoteUser has the fields of a user that Remote reads.
@@ -99,35 +99,35 @@ func (u remoteUser) person() delivery.Person {
 
 // User implements Directory.
 func (r *Remote) User(ctx context.Context, guid string) (delivery.Person, error) {
-	if !goodGUID(guid) {
+	if !validGUID(guid) {
 		return delivery.Person{}, fmt.Errorf("user %s: %w", inbound.Shorten(guid), delivery.ErrNoUser)
 	}
 	var u remoteUser
-	err := r.ask.get(ctx, r.uaa+"/Users/"+url.PathEscape(guid), &u)
+	err := r.client.get(ctx, r.uaa+"/Users/"+url.PathEscape(guid), &u)
 	switch {
 	case IsMissing(err):
 		return delivery.Person{}, fmt.Errorf("user %s: %w", guid, delivery.ErrNoUser)
 	case err != nil:
-		return delivery.Person{}, fmt.Errorf("cannot ask for user %s: %w", guid, err)
+		return delivery.Person{}, fmt.Errorf("cannot get user %s: %w", guid, err)
 	}
 	u.ID = guid
 	return u.person(), nil
 }
 
-// goodGUID reports whether a text can be used in a path.
-func goodGUID(s string) bool {
+// validGUID reports whether a text can be used in a path.
+func validGUID(s string) bool {
 	return s != "" && s != "." && s != ".." && len(s) <= maxNameLength && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // IsMissing reports whether a server responded that something does not exist.
 func IsMissing(err error) bool {
-	s, ok := errors.AsType[*answered](err)
+	s, ok := errors.AsType[*statusError](err)
 	return ok && s.status == http.StatusNotFound && !errors.Is(err, errToken)
 }
 
 // Everyone implements Directory.
 func (r *Remote) Everyone(ctx context.Context) (delivery.Audience, error) {
-	return delivery.Audience{People: once(r.everyone(ctx))}, nil
+	return delivery.Audience{People: uniquePeople(r.everyone(ctx))}, nil
 }
 
 // everyone reads users page by page. A page can be shorter than requested; an empty one
@@ -143,7 +143,7 @@ func (r *Remote) everyone(ctx context.Context) iter.Seq2[string, error] {
 				Total     int          `json:"totalResults"`
 				Resources []remoteUser `json:"resources"`
 			}
-			if err := r.ask.get(ctx, r.uaa+"/Users?"+query.Encode(), &page); err != nil {
+			if err := r.client.get(ctx, r.uaa+"/Users?"+query.Encode(), &page); err != nil {
 				yield("", err)
 				return
 			}
@@ -160,19 +160,19 @@ func (r *Remote) everyone(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// once converts guids to people, without duplicates and with a limit.
-func once(guids iter.Seq2[string, error]) iter.Seq2[delivery.Person, error] {
+// uniquePeople converts guids to people, without duplicates and with a limit.
+func uniquePeople(guids iter.Seq2[string, error]) iter.Seq2[delivery.Person, error] {
 	return func(yield func(delivery.Person, error) bool) {
 		seen := map[string]bool{}
 		for guid, err := range guids {
 			if err == nil && len(seen) >= maxPeople {
-				err = fmt.Errorf("there are more than %d of them", maxPeople)
+				err = fmt.Errorf("the audience has more than %d people", maxPeople)
 			}
 			if err != nil {
 				yield(delivery.Person{}, err)
 				return
 			}
-			if seen[guid] || !goodGUID(guid) {
+			if seen[guid] || !validGUID(guid) {
 				continue
 			}
 			seen[guid] = true
@@ -195,29 +195,29 @@ type remoteGroup struct {
 // WithScope implements Directory.
 func (r *Remote) WithScope(ctx context.Context, scope string) (delivery.Audience, error) {
 	// The filter cannot express these characters, and no scope has them.
-	if !goodGUID(scope) || strings.ContainsAny(scope, `"\`) {
+	if !validGUID(scope) || strings.ContainsAny(scope, `"\`) {
 		return delivery.Audience{}, fmt.Errorf("scope %s: %w", inbound.Shorten(scope), delivery.ErrNoScope)
 	}
 	query := url.Values{"attributes": {"displayName,members"}, "filter": {`displayName eq "` + scope + `"`}}
 	var found struct {
 		Resources []remoteGroup `json:"resources"`
 	}
-	if err := r.ask.get(ctx, r.uaa+"/Groups?"+query.Encode(), &found); err != nil {
-		return delivery.Audience{}, fmt.Errorf("cannot ask who has scope %s: %w", scope, err)
+	if err := r.client.get(ctx, r.uaa+"/Groups?"+query.Encode(), &found); err != nil {
+		return delivery.Audience{}, fmt.Errorf("cannot list the users with scope %s: %w", scope, err)
 	}
 	// Filters ignore case; scopes do not.
 	i := slices.IndexFunc(found.Resources, func(g remoteGroup) bool { return g.Name == scope })
 	if i < 0 {
 		return delivery.Audience{}, fmt.Errorf("scope %s: %w", scope, delivery.ErrNoScope)
 	}
-	return delivery.Audience{People: once(r.members(ctx, found.Resources[i]))}, nil
+	return delivery.Audience{People: uniquePeople(r.members(ctx, found.Resources[i]))}, nil
 }
 
 // members returns the members of a group and of its nested groups.
 func (r *Remote) members(ctx context.Context, g remoteGroup) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := map[string]bool{}
-		var inside []string
+		var nested []string
 		for {
 			for _, m := range g.Members {
 				switch {
@@ -225,31 +225,31 @@ func (r *Remote) members(ctx context.Context, g remoteGroup) iter.Seq2[string, e
 					if !yield(m.Value, nil) {
 						return
 					}
-				case !seen[m.Value] && goodGUID(m.Value):
+				case !seen[m.Value] && validGUID(m.Value):
 					seen[m.Value] = true
-					inside = append(inside, m.Value)
+					nested = append(nested, m.Value)
 				}
 			}
-			if len(inside) == 0 {
+			if len(nested) == 0 {
 				return
 			}
 			if len(seen) > maxGroups {
-				yield("", fmt.Errorf("there are more than %d groups in it", maxGroups))
+				yield("", fmt.Errorf("the scope contains more than %d nested groups", maxGroups))
 				return
 			}
 			g = remoteGroup{}
 			// A group that was just deleted has no members.
-			if err := r.ask.get(ctx, r.uaa+"/Groups/"+url.PathEscape(inside[0]), &g); err != nil && !IsMissing(err) {
+			if err := r.client.get(ctx, r.uaa+"/Groups/"+url.PathEscape(nested[0]), &g); err != nil && !IsMissing(err) {
 				yield("", err)
 				return
 			}
-			inside = inside[1:]
+			nested = nested[1:]
 		}
 	}
 }
 
-// related is a relationship: the guid of a parent resource.
-type related struct {
+// relationship is a relationship: the guid of a parent resource.
+type relationship struct {
 	Data struct {
 		GUID string `json:"guid"`
 	} `json:"data"`
@@ -260,19 +260,19 @@ type remotePlace struct {
 	GUID          string `json:"guid"`
 	Name          string `json:"name"`
 	Relationships struct {
-		Organization related `json:"organization"`
+		Organization relationship `json:"organization"`
 	} `json:"relationships"`
 }
 
 // place requests a space or an organization. It returns missing if that does not exist.
 func (r *Remote) place(ctx context.Context, kind, guid string, missing error) (p remotePlace, err error) {
-	if !goodGUID(guid) {
+	if !validGUID(guid) {
 		return p, fmt.Errorf("%s: %w", inbound.Shorten(guid), missing)
 	}
-	err = r.ask.get(ctx, r.api+"/v3/"+kind+"/"+url.PathEscape(guid), &p)
+	err = r.client.get(ctx, r.api+"/v3/"+kind+"/"+url.PathEscape(guid), &p)
 	switch {
 	case err == nil && p.GUID != guid:
-		return p, fmt.Errorf("%w: it was asked for %s and told of another", delivery.ErrPlatform, guid)
+		return p, fmt.Errorf("%w: the response for %s has a different guid", delivery.ErrPlatform, guid)
 	case err == nil || errors.Is(err, errToken) || ctx.Err() != nil:
 		return p, err
 	case IsMissing(err):
@@ -294,7 +294,7 @@ func (r *Remote) InSpace(ctx context.Context, guid string) (delivery.Audience, e
 	}
 	return delivery.Audience{
 		Space: delivery.Place{GUID: s.GUID, Name: s.Name}, Org: delivery.Place{GUID: o.GUID, Name: o.Name},
-		People: once(r.holders(ctx, url.Values{"space_guids": {guid}})),
+		People: uniquePeople(r.usersWithRoles(ctx, url.Values{"space_guids": {guid}})),
 	}, nil
 }
 
@@ -309,33 +309,33 @@ func (r *Remote) InOrg(ctx context.Context, guid, role string) (delivery.Audienc
 	if err != nil {
 		return delivery.Audience{}, err
 	}
-	chosen := url.Values{"organization_guids": {guid}}
+	filter := url.Values{"organization_guids": {guid}}
 	if role != "" {
-		chosen.Set("types", cmp.Or(remoteRoles[role], role))
+		filter.Set("types", cmp.Or(remoteRoles[role], role))
 	}
-	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: once(r.holders(ctx, chosen))}, nil
+	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: uniquePeople(r.usersWithRoles(ctx, filter))}, nil
 }
 
-// holders returns the users with the chosen roles. It builds the URLs of further pages
-// itself and ignores those in responses, so that the token is sent only to configured
-// servers.
-func (r *Remote) holders(ctx context.Context, chosen url.Values) iter.Seq2[string, error] {
+// usersWithRoles returns the users with the roles that filter selects. It builds the
+// URLs of further pages itself and ignores those in responses, so that the token is
+// sent only to configured servers.
+func (r *Remote) usersWithRoles(ctx context.Context, filter url.Values) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		chosen.Set("per_page", strconv.Itoa(rolesPage))
-		chosen.Set("order_by", "created_at")
+		filter.Set("per_page", strconv.Itoa(rolesPage))
+		filter.Set("order_by", "created_at")
 		for page, pages := 1, 1; page <= pages; page++ {
-			chosen.Set("page", strconv.Itoa(page))
+			filter.Set("page", strconv.Itoa(page))
 			var got struct {
 				Pagination struct {
 					Pages int `json:"total_pages"`
 				} `json:"pagination"`
 				Resources []struct {
 					Relationships struct {
-						User related `json:"user"`
+						User relationship `json:"user"`
 					} `json:"relationships"`
 				} `json:"resources"`
 			}
-			if err := r.ask.get(ctx, r.api+"/v3/roles?"+chosen.Encode(), &got); err != nil {
+			if err := r.client.get(ctx, r.api+"/v3/roles?"+filter.Encode(), &got); err != nil {
 				yield("", err)
 				return
 			}

@@ -18,37 +18,37 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// elsewhere is a fake platform with the formats of the API and of the authorization
+// remoteServer is a fake platform with the formats of the API and of the authorization
 // server.
-type elsewhere struct {
+type remoteServer struct {
 	*httptest.Server
-	mu      sync.Mutex // guards the fields below
-	tokens  int        // number of tokens issued
-	revoked bool       // the first token is refused
-	life    int        // of tokens, in seconds
-	asked   []string
-	answers map[string]string // by path (other paths have generated responses)
-	status  map[string]int    // by path
-	users   []string          // of the UAA (a name with a leading dash is inactive)
-	roles   [][2]string       // type and user
+	mu        sync.Mutex // guards the fields below
+	tokens    int        // number of tokens issued
+	revoked   bool       // the first token is refused
+	tokenLife int        // of tokens, in seconds
+	requests  []string
+	responses map[string]string // by path (other paths have generated responses)
+	status    map[string]int    // by path
+	users     []string          // of the UAA (a name with a leading dash is inactive)
+	roles     [][2]string       // type and user
 }
 
-func newElsewhere(t testing.TB) *elsewhere {
-	e := &elsewhere{life: 600, answers: map[string]string{}, status: map[string]int{}}
+func newRemoteServer(t testing.TB) *remoteServer {
+	e := &remoteServer{tokenLife: 600, responses: map[string]string{}, status: map[string]int{}}
 	e.Server = httptest.NewServer(http.HandlerFunc(e.serve))
 	t.Cleanup(e.Close)
 	return e
 }
 
-func (e *elsewhere) remote(t testing.TB) *Remote {
+func (e *remoteServer) remote(t testing.TB) *Remote {
 	t.Helper()
 	return testkit.Must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa/", ClientID: "service", ClientSecret: "s3cr3t"}))(t)
 }
 
-func (e *elsewhere) serve(w http.ResponseWriter, r *http.Request) {
+func (e *remoteServer) serve(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked = append(e.asked, r.Method+" "+r.URL.Path)
+	e.requests = append(e.requests, r.Method+" "+r.URL.Path)
 	if s := e.status[r.URL.Path]; s != 0 {
 		w.Header().Set("Location", "/uaa/Users/stolen")
 		http.Error(w, "boom", s)
@@ -61,18 +61,18 @@ func (e *elsewhere) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		e.tokens++
-		fmt.Fprintf(w, `{"access_token":"token-%d","token_type":"bearer","expires_in":%d}`, e.tokens, e.life)
+		fmt.Fprintf(w, `{"access_token":"token-%d","token_type":"bearer","expires_in":%d}`, e.tokens, e.tokenLife)
 		return
 	}
 	if got := r.Header.Get("Authorization"); got != fmt.Sprintf("Bearer token-%d", e.tokens) || e.revoked && e.tokens == 1 {
 		http.Error(w, "who?", http.StatusUnauthorized)
 		return
 	}
-	e.answer(w, r)
+	e.respond(w, r)
 }
 
-func (e *elsewhere) answer(w http.ResponseWriter, r *http.Request) {
-	if a, ok := e.answers[r.URL.Path]; ok {
+func (e *remoteServer) respond(w http.ResponseWriter, r *http.Request) {
+	if a, ok := e.responses[r.URL.Path]; ok {
 		fmt.Fprint(w, a)
 		return
 	}
@@ -87,7 +87,7 @@ func (e *elsewhere) answer(w http.ResponseWriter, r *http.Request) {
 }
 
 // listUsers returns pages of two users, whatever size is requested.
-func (e *elsewhere) listUsers(w http.ResponseWriter, q url.Values) {
+func (e *remoteServer) listUsers(w http.ResponseWriter, q url.Values) {
 	start, _ := strconv.Atoi(q.Get("startIndex"))
 	from := min(start-1, len(e.users))
 	var page []map[string]any
@@ -98,7 +98,7 @@ func (e *elsewhere) listUsers(w http.ResponseWriter, q url.Values) {
 }
 
 // listRoles returns pages of two roles, and a next page on a foreign server.
-func (e *elsewhere) listRoles(w http.ResponseWriter, q url.Values) {
+func (e *remoteServer) listRoles(w http.ResponseWriter, q url.Values) {
 	var found []any
 	for _, r := range e.roles {
 		if q.Get("types") == "" || q.Get("types") == r[0] {
@@ -113,10 +113,10 @@ func (e *elsewhere) listRoles(w http.ResponseWriter, q url.Values) {
 	})
 }
 
-func (e *elsewhere) count(what string) (n int) {
+func (e *remoteServer) count(what string) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, a := range e.asked {
+	for _, a := range e.requests {
 		if a == what {
 			n++
 		}
@@ -146,13 +146,13 @@ const (
 // Users on all pages are found once, inactive users are left out, and one token is
 // enough for all requests.
 func TestRemotePeople(t *testing.T) {
-	e := newElsewhere(t)
+	e := newRemoteServer(t)
 	e.users = []string{"ann", "-bob", "cid", "ann", "dee"}
 	e.roles = [][2]string{{"organization_user", "ann"}, {"organization_manager", "ann"}, {"organization_user", "bob"}, {"organization_auditor", "cid"}, {"organization_billing_manager", "dee"}}
-	e.answers["/v3/spaces/s1"], e.answers["/v3/organizations/o1"] = theSpace, theOrg
-	e.answers["/uaa/Groups"] = `{"resources":[{"displayName":"Cloud.Read","members":[{"value":"x","type":"USER"}]},
+	e.responses["/v3/spaces/s1"], e.responses["/v3/organizations/o1"] = theSpace, theOrg
+	e.responses["/uaa/Groups"] = `{"resources":[{"displayName":"Cloud.Read","members":[{"value":"x","type":"USER"}]},
 		{"displayName":"cloud.read","members":[{"value":"ann","type":"USER"},{"value":"inner","type":"GROUP"},{"value":"gone","type":"GROUP"}]}]}`
-	e.answers["/uaa/Groups/inner"] = `{"displayName":"inner","members":[{"value":"bob","type":"USER"},{"value":"ann","type":"USER"},{"value":"inner","type":"GROUP"}]}`
+	e.responses["/uaa/Groups/inner"] = `{"displayName":"inner","members":[{"value":"bob","type":"USER"},{"value":"ann","type":"USER"},{"value":"inner","type":"GROUP"}]}`
 	r, ctx := e.remote(t), t.Context()
 
 	everyone, err := r.Everyone(ctx)
@@ -182,7 +182,7 @@ func TestRemotePeople(t *testing.T) {
 }
 
 func TestRemoteUser(t *testing.T) {
-	e := newElsewhere(t)
+	e := newRemoteServer(t)
 	r := e.remote(t)
 	for body, want := range map[string]string{
 		`{"userName":"ann","emails":[{"value":"a@x"},{"value":"b@x","primary":true}],"active":true}`: "b@x",
@@ -191,7 +191,7 @@ func TestRemoteUser(t *testing.T) {
 		`{"userName":"ann"}`:                                                                         "",
 		`{"userName":"ann@x","emails":[{"value":"a@x"}],"active":false}`:                             "",
 	} {
-		e.answers["/uaa/Users/u1"] = body
+		e.responses["/uaa/Users/u1"] = body
 		p, err := r.User(t.Context(), "u1")
 		if err != nil || p != (delivery.Person{GUID: "u1", Email: want}) {
 			t.Errorf("%s: %v, %v, want %q", body, p, err, want)
@@ -210,15 +210,15 @@ func TestRemoteUser(t *testing.T) {
 // A token is renewed when it expires, and when it is refused earlier.
 func TestRemoteToken(t *testing.T) {
 	t.Run("revoked", func(t *testing.T) {
-		e := newElsewhere(t)
-		e.revoked, e.answers["/uaa/Users/u1"] = true, `{"userName":"ann@x"}`
+		e := newRemoteServer(t)
+		e.revoked, e.responses["/uaa/Users/u1"] = true, `{"userName":"ann@x"}`
 		if _, err := e.remote(t).User(t.Context(), "u1"); err != nil || e.tokens != 2 {
 			t.Errorf("%v with %d tokens, want 2", err, e.tokens)
 		}
 	})
 	t.Run("short", func(t *testing.T) {
-		e := newElsewhere(t)
-		e.life, e.answers["/uaa/Users/u1"] = int(earlier.Seconds())-1, `{"userName":"ann@x"}`
+		e := newRemoteServer(t)
+		e.tokenLife, e.responses["/uaa/Users/u1"] = int(expiryMargin.Seconds())-1, `{"userName":"ann@x"}`
 		r := e.remote(t)
 		for range 2 {
 			if _, err := r.User(t.Context(), "u1"); err != nil {
@@ -230,8 +230,8 @@ func TestRemoteToken(t *testing.T) {
 		}
 	})
 	t.Run("none", func(t *testing.T) {
-		e := newElsewhere(t)
-		e.answers["/v3/spaces/s1"] = theSpace
+		e := newRemoteServer(t)
+		e.responses["/v3/spaces/s1"] = theSpace
 		r := testkit.Must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa", ClientID: "service", ClientSecret: "wr0ng"}))(t)
 		_, err := r.InSpace(t.Context(), "s1")
 		if err == nil || errors.Is(err, delivery.ErrPlatform) || strings.Contains(err.Error(), "wr0ng") || !strings.Contains(err.Error(), "cannot get a token as client service") {
@@ -268,12 +268,12 @@ func TestRemoteTrouble(t *testing.T) {
 		{"inner group fails", map[string]int{"/uaa/Groups/g": 500}, map[string]string{"/uaa/Groups": `{"resources":[{"displayName":"a.b","members":[{"value":"g","type":"GROUP"}]}]}`}, withScope, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := newElsewhere(t)
+			e := newRemoteServer(t)
 			for k, v := range tt.status {
 				e.status[k] = v
 			}
 			for k, v := range tt.body {
-				e.answers[k] = v
+				e.responses[k] = v
 			}
 			err := tt.ask(t.Context(), e.remote(t))
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
@@ -310,14 +310,14 @@ func withScope(ctx context.Context, r *Remote) error { return drained(r.WithScop
 
 // A scope cannot inject another filter.
 func TestRemoteScopeInFilter(t *testing.T) {
-	e := newElsewhere(t)
+	e := newRemoteServer(t)
 	for _, scope := range []string{`a" or displayName pr or displayName eq "b`, `a\`, "", "a\nb"} {
 		if _, err := e.remote(t).WithScope(t.Context(), scope); !errors.Is(err, delivery.ErrNoScope) {
 			t.Errorf("scope %q: %v, want ErrNoScope", scope, err)
 		}
 	}
-	if len(e.asked) != 0 {
-		t.Errorf("asked %v, want nothing", e.asked)
+	if len(e.requests) != 0 {
+		t.Errorf("asked %v, want nothing", e.requests)
 	}
 }
 

@@ -22,16 +22,16 @@ const (
 	defaultInboxBytes = 64 << 20
 )
 
-// inboxPiece is the number of mails that are read at a time.
-const inboxPiece = 500
+// readBatch is the number of mails that are read at a time.
+const readBatch = 500
 
-// Inbox is a Post that stores the newest mails instead of sending them, so that users
+// Inbox is a Mailer that stores the newest mails instead of sending them, so that users
 // can read them without a mail server.
 //
 //	Send (several) ─▶ one transaction ─▶ heads, bodies ─▶ List, Get, Wait
 type Inbox struct {
 	db     *store.DB
-	heads  *store.Bucket[Kept] // without the bodies, which a list does not need
+	heads  *store.Bucket[StoredMail] // without the bodies, which a list does not need
 	bodies *store.Bucket[mailBody]
 
 	maxMails int
@@ -40,13 +40,13 @@ type Inbox struct {
 	mu      sync.Mutex // guards the fields below
 	pending []*arrival
 	busy    bool          // a goroutine is writing
-	news    chan struct{} // closed when a mail arrives
+	arrived chan struct{} // closed when a mail arrives
 
 	size *inboxSize // used by the writing goroutine; nil: not counted yet
 }
 
-// Kept is a stored mail.
-type Kept struct {
+// StoredMail is a stored mail.
+type StoredMail struct {
 	Seq  uint64 `json:"seq"`  // counts all mails that ever arrived
 	Size int    `json:"size"` // of the bodies
 	delivery.Mail
@@ -77,7 +77,7 @@ type Filter struct {
 	After   uint64 // only newer ones, by Seq
 }
 
-func (f Filter) chooses(k Kept) bool {
+func (f Filter) matches(k StoredMail) bool {
 	return k.Seq > f.After &&
 		(f.To == "" || strings.EqualFold(f.To, k.To) || f.To == k.User) &&
 		(f.Kind == "" || f.Kind == k.Kind) &&
@@ -87,12 +87,12 @@ func (f Filter) chooses(k Kept) bool {
 // New returns the inbox that is stored in db.
 func New(db *store.DB) *Inbox {
 	i := &Inbox{
-		db:     db,
-		heads:  store.In(db, "inbox heads", store.Unique("id", func(k Kept) string { return k.ID })),
-		bodies: store.In[mailBody](db, "inbox bodies"),
-		news:   make(chan struct{}), maxMails: defaultInboxMails, maxBytes: defaultInboxBytes,
+		db:      db,
+		heads:   store.In(db, "inbox heads", store.Unique("id", func(k StoredMail) string { return k.ID })),
+		bodies:  store.In[mailBody](db, "inbox bodies"),
+		arrived: make(chan struct{}), maxMails: defaultInboxMails, maxBytes: defaultInboxBytes,
 	}
-	i.heads.Listen(func(string) { i.tell() })
+	i.heads.Listen(func(string) { i.notifyWaiters() })
 	return i
 }
 
@@ -116,12 +116,12 @@ func (i *Inbox) Send(_ context.Context, m delivery.Mail) error {
 
 // List returns up to limit of the mails that match f, newest first, without their
 // bodies. With limit 0, it returns all.
-func (i *Inbox) List(f Filter, limit int) ([]Kept, error) {
+func (i *Inbox) List(f Filter, limit int) ([]StoredMail, error) {
 	all, err := i.heads.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the inbox: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(k Kept) bool { return !f.chooses(k) })
+	all = slices.DeleteFunc(all, func(k StoredMail) bool { return !f.matches(k) })
 	slices.Reverse(all)
 	if limit > 0 {
 		all = all[:min(limit, len(all))]
@@ -130,7 +130,7 @@ func (i *Inbox) List(f Filter, limit int) ([]Kept, error) {
 }
 
 // Get returns a mail by the id of its message, or ErrNoMail.
-func (i *Inbox) Get(id string) (k Kept, err error) {
+func (i *Inbox) Get(id string) (k StoredMail, err error) {
 	err = i.db.View(func(tx *store.Tx) error {
 		found, err := i.heads.With(tx).By("id", id)
 		if err != nil {
@@ -139,7 +139,7 @@ func (i *Inbox) Get(id string) (k Kept, err error) {
 		if len(found) == 0 {
 			return fmt.Errorf("mail %s: %w", id, ErrNoMail)
 		}
-		k, err = i.whole(tx, found[0])
+		k, err = i.withBody(tx, found[0])
 		return err
 	})
 	return k, err
@@ -147,42 +147,42 @@ func (i *Inbox) Get(id string) (k Kept, err error) {
 
 // Wait returns the oldest mail that matches f, which can already exist. It waits at
 // most for limit, and then returns ErrNoMail.
-func (i *Inbox) Wait(ctx context.Context, f Filter, limit time.Duration) (Kept, error) {
-	late := time.NewTimer(limit)
-	defer late.Stop()
+func (i *Inbox) Wait(ctx context.Context, f Filter, limit time.Duration) (StoredMail, error) {
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
 	for {
-		news := i.listen()
+		arrived := i.nextArrival()
 		k, err := i.oldest(&f)
 		if err == nil || !errors.Is(err, ErrNoMail) {
 			return k, err
 		}
 		select {
-		case <-news:
-		case <-late.C:
-			return Kept{}, fmt.Errorf("nothing came in %s: %w", limit, ErrNoMail)
+		case <-arrived:
+		case <-timeout.C:
+			return StoredMail{}, fmt.Errorf("no matching mail arrived within %s: %w", limit, ErrNoMail)
 		case <-ctx.Done():
-			return Kept{}, ctx.Err()
+			return StoredMail{}, ctx.Err()
 		}
 	}
 }
 
 // oldest returns the first mail that matches f. It updates f to start after the mails
 // it has checked.
-func (i *Inbox) oldest(f *Filter) (k Kept, err error) {
+func (i *Inbox) oldest(f *Filter) (k StoredMail, err error) {
 	err = i.db.View(func(tx *store.Tx) error {
 		for {
-			some, err := i.heads.With(tx).Range(seqKey(f.After+1), inboxPiece)
+			some, err := i.heads.With(tx).Range(seqKey(f.After+1), readBatch)
 			if err != nil {
 				return fmt.Errorf("cannot read the inbox: %w", err)
 			}
 			for _, head := range some {
-				if f.chooses(head) {
-					k, err = i.whole(tx, head)
+				if f.matches(head) {
+					k, err = i.withBody(tx, head)
 					return err
 				}
 				f.After = head.Seq
 			}
-			if len(some) < inboxPiece {
+			if len(some) < readBatch {
 				return ErrNoMail
 			}
 		}
@@ -190,7 +190,7 @@ func (i *Inbox) oldest(f *Filter) (k Kept, err error) {
 	return k, err
 }
 
-func (i *Inbox) whole(tx *store.Tx, head Kept) (Kept, error) {
+func (i *Inbox) withBody(tx *store.Tx, head StoredMail) (StoredMail, error) {
 	body, err := i.bodies.With(tx).Get(seqKey(head.Seq))
 	if err != nil {
 		return head, fmt.Errorf("cannot read mail %s: %w", head.ID, err)
@@ -201,17 +201,17 @@ func (i *Inbox) whole(tx *store.Tx, head Kept) (Kept, error) {
 
 func seqKey(seq uint64) string { return fmt.Sprintf("%020d", seq) }
 
-func (i *Inbox) listen() <-chan struct{} {
+func (i *Inbox) nextArrival() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.news
+	return i.arrived
 }
 
-func (i *Inbox) tell() {
+func (i *Inbox) notifyWaiters() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	close(i.news)
-	i.news = make(chan struct{})
+	close(i.arrived)
+	i.arrived = make(chan struct{})
 }
 
 // write stores waiting mails until there are none.
@@ -225,60 +225,60 @@ func (i *Inbox) write() {
 		if len(batch) == 0 {
 			return
 		}
-		err := i.keep(batch)
+		err := i.storeBatch(batch)
 		for _, a := range batch {
 			a.done <- err
 		}
 	}
 }
 
-// keep stores mails in one transaction and drops old ones. Only one goroutine calls it
-// at a time.
-func (i *Inbox) keep(batch []*arrival) error {
+// storeBatch stores mails in one transaction and drops old ones. Only one goroutine
+// calls it at a time.
+func (i *Inbox) storeBatch(batch []*arrival) error {
 	var after inboxSize
 	err := i.db.Update(func(tx *store.Tx) (err error) {
-		if after, err = i.measured(tx); err != nil {
+		if after, err = i.currentSize(tx); err != nil {
 			return err
 		}
 		for _, a := range batch {
-			if err := i.keepOne(tx, a.mail, &after); err != nil {
+			if err := i.storeOne(tx, a.mail, &after); err != nil {
 				return err
 			}
 		}
-		return i.makeRoom(tx, &after)
+		return i.deleteOldest(tx, &after)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot keep mails in the inbox: %w", err)
+		return fmt.Errorf("cannot store mails in the inbox: %w", err)
 	}
 	i.size = &after
 	return nil
 }
 
-// measured returns the size of the inbox. It counts only once.
-func (i *Inbox) measured(tx *store.Tx) (s inboxSize, err error) {
+// currentSize returns the size of the inbox. It counts only once.
+func (i *Inbox) currentSize(tx *store.Tx) (s inboxSize, err error) {
 	if i.size != nil {
 		return *i.size, nil
 	}
 	for {
-		some, err := i.heads.With(tx).Range(seqKey(s.last+1), inboxPiece)
+		some, err := i.heads.With(tx).Range(seqKey(s.last+1), readBatch)
 		if err != nil {
 			return s, err
 		}
 		for _, k := range some {
 			s.mails, s.bytes, s.last = s.mails+1, s.bytes+int64(k.Size), k.Seq
 		}
-		if len(some) < inboxPiece {
+		if len(some) < readBatch {
 			return s, nil
 		}
 	}
 }
 
-func (i *Inbox) keepOne(tx *store.Tx, m delivery.Mail, s *inboxSize) error {
-	if there, err := i.heads.With(tx).By("id", m.ID); err != nil || len(there) > 0 {
+func (i *Inbox) storeOne(tx *store.Tx, m delivery.Mail, s *inboxSize) error {
+	if existing, err := i.heads.With(tx).By("id", m.ID); err != nil || len(existing) > 0 {
 		return err
 	}
 	s.last++
-	k := Kept{Seq: s.last, Size: len(m.Text) + len(m.HTML), Mail: m}
+	k := StoredMail{Seq: s.last, Size: len(m.Text) + len(m.HTML), Mail: m}
 	k.Text, k.HTML = "", ""
 	if err := i.heads.With(tx).Put(seqKey(k.Seq), k); err != nil {
 		return err
@@ -287,11 +287,11 @@ func (i *Inbox) keepOne(tx *store.Tx, m delivery.Mail, s *inboxSize) error {
 	return i.bodies.With(tx).Put(seqKey(k.Seq), mailBody{Text: m.Text, HTML: m.HTML})
 }
 
-// makeRoom drops the oldest mails, but never the last one.
-func (i *Inbox) makeRoom(tx *store.Tx, s *inboxSize) error {
+// deleteOldest drops the oldest mails, but never the last one.
+func (i *Inbox) deleteOldest(tx *store.Tx, s *inboxSize) error {
 	full := func() bool { return s.mails > 1 && (s.mails > i.maxMails || s.bytes > i.maxBytes) }
 	for full() {
-		some, err := i.heads.With(tx).Range("", inboxPiece)
+		some, err := i.heads.With(tx).Range("", readBatch)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func newInbox(t testing.TB) *Inbox {
 	return New(openDB(t, filepath.Join(t.TempDir(), "dew.db")))
 }
 
-func keep(t testing.TB, i *Inbox, ms ...delivery.Mail) {
+func storeMail(t testing.TB, i *Inbox, ms ...delivery.Mail) {
 	t.Helper()
 	for _, m := range ms {
 		if err := i.Send(t.Context(), m); err != nil {
@@ -28,16 +28,16 @@ func keep(t testing.TB, i *Inbox, ms ...delivery.Mail) {
 	}
 }
 
-func ids(ks []Kept) (out []string) {
+func ids(ks []StoredMail) (out []string) {
 	for _, k := range ks {
 		out = append(out, k.ID)
 	}
 	return out
 }
 
-func TestInboxKeeps(t *testing.T) {
+func TestInboxStores(t *testing.T) {
 	i := newInbox(t)
-	keep(t, i, sampleMail(1), sampleMail(2), sampleMail(1)) // the first one is sent twice, which can happen
+	storeMail(t, i, sampleMail(1), sampleMail(2), sampleMail(1)) // the first one is sent twice, which can happen
 	ks, err := i.List(Filter{}, 0)
 	if err != nil || !slices.Equal(ids(ks), []string{"id-2", "id-1"}) {
 		t.Fatalf("List = %v, %v; want the newest first, each once", ids(ks), err)
@@ -64,7 +64,7 @@ func TestInboxFilter(t *testing.T) {
 	a, b, c := sampleMail(1), sampleMail(2), sampleMail(3)
 	a.To, a.User = "Ann@Example.com", "guid-a"
 	b.Kind, c.Subject = "alarm", "The house is on fire"
-	keep(t, i, a, b, c)
+	storeMail(t, i, a, b, c)
 	for _, tt := range []struct {
 		name  string
 		f     Filter
@@ -96,7 +96,7 @@ func TestInboxBounds(t *testing.T) {
 	i := New(db)
 	i.maxMails = 3
 	for n := range 5 {
-		keep(t, i, sampleMail(n))
+		storeMail(t, i, sampleMail(n))
 	}
 	if ks, err := i.List(Filter{}, 0); err != nil || !slices.Equal(ids(ks), []string{"id-4", "id-3", "id-2"}) {
 		t.Errorf("List = %v, %v", ids(ks), err)
@@ -109,14 +109,14 @@ func TestInboxBounds(t *testing.T) {
 	}
 	i = New(openDB(t, path))
 	i.maxBytes = int64(2 * len("text<p>html</p>"))
-	keep(t, i, sampleMail(5))
+	storeMail(t, i, sampleMail(5))
 	ks, err := i.List(Filter{}, 0)
 	if err != nil || !slices.Equal(ids(ks), []string{"id-5", "id-4"}) || ks[0].Seq != 6 {
 		t.Errorf("List = %+v, %v; want the last two, number 6 first", ks, err)
 	}
 	huge := sampleMail(6)
 	huge.Text = fmt.Sprintf("%1000d", 1)
-	keep(t, i, huge)
+	storeMail(t, i, huge)
 	if ks, err := i.List(Filter{}, 0); err != nil || !slices.Equal(ids(ks), []string{"id-6"}) {
 		t.Errorf("List = %v, %v; want the last one, however large", ids(ks), err)
 	}
@@ -126,7 +126,7 @@ func TestInboxManyAtOnce(t *testing.T) {
 	i := newInbox(t)
 	var senders sync.WaitGroup
 	for n := range 50 {
-		senders.Go(func() { keep(t, i, sampleMail(n)) })
+		senders.Go(func() { storeMail(t, i, sampleMail(n)) })
 	}
 	senders.Wait()
 	ks, err := i.List(Filter{}, 0)
@@ -138,7 +138,7 @@ func TestInboxManyAtOnce(t *testing.T) {
 func TestInboxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newInbox(t)
-		keep(t, i, sampleMail(1), sampleMail(2))
+		storeMail(t, i, sampleMail(1), sampleMail(2))
 		if k, err := i.Wait(t.Context(), Filter{}, time.Minute); err != nil || k.ID != "id-1" || k.Text != "text" {
 			t.Errorf("Wait = %+v, %v; want the oldest, in full", k, err)
 		}
@@ -146,7 +146,7 @@ func TestInboxWait(t *testing.T) {
 		if _, err := i.Wait(t.Context(), Filter{To: "nobody@example.com"}, time.Minute); !errors.Is(err, ErrNoMail) || time.Since(began) != time.Minute {
 			t.Errorf("Wait = %v after %s, want ErrNoMail after a minute", err, time.Since(began))
 		}
-		time.AfterFunc(10*time.Second, func() { keep(t, i, sampleMail(3), sampleMail(4)) })
+		time.AfterFunc(10*time.Second, func() { storeMail(t, i, sampleMail(3), sampleMail(4)) })
 		if k, err := i.Wait(t.Context(), Filter{To: "user-4@example.com"}, time.Minute); err != nil || k.ID != "id-4" {
 			t.Errorf("Wait = %+v, %v", k, err)
 		}

@@ -37,16 +37,16 @@ type Page struct {
 
 // ticket is the hash of a code or a cookie. The secret itself is not stored.
 type ticket struct {
-	hash [sha256.Size]byte
-	till time.Time
+	hash    [sha256.Size]byte
+	expires time.Time
 }
 
 const (
-	codeLife    = 5 * time.Minute
-	sessionLife = 12 * time.Hour
-	maxTickets  = 100 // of each kind; the oldest is dropped
-	pageMails   = 200
-	cookieName  = "dew_inbox"
+	codeLifetime    = 5 * time.Minute
+	sessionLifetime = 12 * time.Hour
+	maxTickets      = 100 // of each kind; the oldest is dropped
+	pageMails       = 200
+	cookieName      = "dew_inbox"
 )
 
 // Content security policies of the responses.
@@ -82,21 +82,21 @@ func (p *Page) Link() (string, error) {
 	code := rand.Text()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.codes = admit(p.codes, code, time.Now().Add(codeLife))
+	p.codes = addTicket(p.codes, code, time.Now().Add(codeLifetime))
 	return p.base + "?code=" + url.QueryEscape(code), nil
 }
 
-// admit adds a ticket for a secret and drops the oldest above the limit.
-func admit(ts []ticket, secret string, till time.Time) []ticket {
-	ts = append(ts, ticket{hash: sha256.Sum256([]byte(secret)), till: till})
+// addTicket adds a ticket for a secret and drops the oldest above the limit.
+func addTicket(ts []ticket, secret string, expires time.Time) []ticket {
+	ts = append(ts, ticket{hash: sha256.Sum256([]byte(secret)), expires: expires})
 	return ts[max(0, len(ts)-maxTickets):]
 }
 
-// find returns the index of a valid secret, or -1.
-func find(ts []ticket, secret string) int {
+// findTicket returns the index of a valid secret, or -1.
+func findTicket(ts []ticket, secret string) int {
 	hash, now := sha256.Sum256([]byte(secret)), time.Now()
 	for i, t := range ts {
-		if subtle.ConstantTimeCompare(t.hash[:], hash[:]) == 1 && now.Before(t.till) {
+		if subtle.ConstantTimeCompare(t.hash[:], hash[:]) == 1 && now.Before(t.expires) {
 			return i
 		}
 	}
@@ -107,24 +107,24 @@ func find(ts []ticket, secret string) int {
 func (p *Page) redeem(code string) (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := find(p.codes, code)
+	i := findTicket(p.codes, code)
 	if i < 0 {
 		return "", false
 	}
 	p.codes = append(p.codes[:i:i], p.codes[i+1:]...)
 	session = rand.Text()
-	p.sessions = admit(p.sessions, session, time.Now().Add(sessionLife))
+	p.sessions = addTicket(p.sessions, session, time.Now().Add(sessionLifetime))
 	return session, true
 }
 
-func (p *Page) known(r *http.Request) bool {
+func (p *Page) hasSession(r *http.Request) bool {
 	c, err := r.Cookie(cookieName)
 	if err != nil {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return find(p.sessions, c.Value) >= 0
+	return findTicket(p.sessions, c.Value) >= 0
 }
 
 // Handler returns the handler of /inbox and the paths below it.
@@ -146,27 +146,27 @@ func (p *Page) Handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if code := r.FormValue("code"); code != "" && r.URL.Path == "/inbox" && r.Method == http.MethodGet {
-			p.enter(w, r, code)
+			p.startSession(w, r, code)
 			return
 		}
-		if !p.known(r) {
-			p.refuse(w, http.StatusUnauthorized, "This page is closed. The command dew inbox --open prints a link that opens it.")
+		if !p.hasSession(r) {
+			p.writeMessage(w, http.StatusUnauthorized, "You need a link to open this page. To get a link, run: dew inbox --open")
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// enter starts a session for a browser, and removes the code from its URL.
-func (p *Page) enter(w http.ResponseWriter, r *http.Request, code string) {
+// startSession starts a session for a browser, and removes the code from its URL.
+func (p *Page) startSession(w http.ResponseWriter, r *http.Request, code string) {
 	session, ok := p.redeem(code)
 	if !ok {
-		p.refuse(w, http.StatusUnauthorized, "This link was used already, or is too old. The command dew inbox --open prints another.")
+		p.writeMessage(w, http.StatusUnauthorized, "This link was already used or has expired. To get a new link, run: dew inbox --open")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: session, Path: p.path, HttpOnly: true, Secure: p.secure, SameSite: http.SameSiteStrictMode,
-		MaxAge: int(sessionLife.Seconds()),
+		MaxAge: int(sessionLifetime.Seconds()),
 	})
 	http.Redirect(w, r, p.path, http.StatusSeeOther)
 }
@@ -175,8 +175,8 @@ func (p *Page) enter(w http.ResponseWriter, r *http.Request, code string) {
 type pageData struct {
 	Path    string
 	Message string // if set, shown instead of everything else
-	Mails   []Kept
-	Mail    *Kept
+	Mails   []StoredMail
+	Mail    *StoredMail
 	Older   int
 }
 
@@ -214,14 +214,14 @@ func (p *Page) frame(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) fail(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrNoMail) {
-		p.refuse(w, http.StatusNotFound, "There is no such mail, or no more.")
+		p.writeMessage(w, http.StatusNotFound, "This mail does not exist or was deleted.")
 		return
 	}
 	p.log.Error("cannot show the inbox", "err", err)
-	p.refuse(w, http.StatusInternalServerError, "The inbox cannot be read: the daemon's log says why.")
+	p.writeMessage(w, http.StatusInternalServerError, "The inbox cannot be read. See the log of dewd for the cause.")
 }
 
-func (p *Page) refuse(w http.ResponseWriter, status int, message string) {
+func (p *Page) writeMessage(w http.ResponseWriter, status int, message string) {
 	p.write(w, status, pageData{Message: message})
 }
 
@@ -229,7 +229,7 @@ func (p *Page) write(w http.ResponseWriter, status int, d pageData) {
 	d.Path = p.path
 	var b strings.Builder
 	if err := pageTemplate.Execute(&b, d); err != nil {
-		p.log.Error("cannot make the page of the inbox", "err", err)
+		p.log.Error("cannot render the inbox page", "err", err)
 		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
 		return
 	}

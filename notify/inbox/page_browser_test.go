@@ -19,7 +19,7 @@ func TestPageInBrowser(t *testing.T) {
 	w := newPageWorld(t)
 	m := sampleMail(1)
 	m.HTML = evilHTML
-	keep(t, w.inbox, m)
+	storeMail(t, w.inbox, m)
 	dump := func(url string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

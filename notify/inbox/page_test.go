@@ -97,9 +97,9 @@ func (w *pageWorld) get(c *http.Client, url string, want int) (string, http.Head
 }
 
 // A link works once; without a link, all pages are refused.
-func TestPageDoor(t *testing.T) {
+func TestPageAccess(t *testing.T) {
 	w := newPageWorld(t)
-	keep(t, w.inbox, sampleMail(1))
+	storeMail(t, w.inbox, sampleMail(1))
 	stranger := w.browser()
 	for _, path := range []string{"/inbox", "/inbox/id-1", "/inbox/id-1/html", "/inbox/style.css", "/inbox?code=guess", "/inbox/id-1?code=guess"} {
 		if body, _ := w.get(stranger, w.url+"/notify"+path, 401); strings.Contains(body, "Hello") || strings.Contains(body, "user-1@") {
@@ -111,7 +111,7 @@ func TestPageDoor(t *testing.T) {
 	if body, _ := w.get(b, link, 200); !strings.Contains(body, "user-1@example.com") || strings.Contains(body, "code=") {
 		t.Errorf("the page = %s", body)
 	}
-	if body, _ := w.get(w.browser(), link, 401); !strings.Contains(body, "used already") {
+	if body, _ := w.get(w.browser(), link, 401); !strings.Contains(body, "already used") {
 		t.Errorf("the link opened twice: %s", body)
 	}
 	if body, _ := w.get(b, w.url+"/notify/inbox/id-1", 200); !strings.Contains(body, `sandbox src="/notify/inbox/id-1/html"`) {
@@ -121,15 +121,15 @@ func TestPageDoor(t *testing.T) {
 	w.get(b, w.url+"/notify/inbox/style.css", 200)
 }
 
-func TestPageTicketsEnd(t *testing.T) {
-	ts := admit(nil, "old", time.Now().Add(-time.Second))
-	if find(ts, "old") >= 0 {
+func TestPageTicketsExpire(t *testing.T) {
+	ts := addTicket(nil, "old", time.Now().Add(-time.Second))
+	if findTicket(ts, "old") >= 0 {
 		t.Error("an old ticket is good")
 	}
 	for range maxTickets + 5 {
-		ts = admit(ts, "new", time.Now().Add(time.Minute))
+		ts = addTicket(ts, "new", time.Now().Add(time.Minute))
 	}
-	if len(ts) != maxTickets || find(ts, "new") < 0 || find(ts, "other") >= 0 {
+	if len(ts) != maxTickets || findTicket(ts, "new") < 0 || findTicket(ts, "other") >= 0 {
 		t.Errorf("tickets = %d", len(ts))
 	}
 }
@@ -139,7 +139,7 @@ func TestPageRules(t *testing.T) {
 	w := newPageWorld(t)
 	m := sampleMail(1)
 	m.Subject, m.Text, m.HTML = "<script>alert(1)</script>", "</pre><script>alert(2)</script>", evilHTML
-	keep(t, w.inbox, m)
+	storeMail(t, w.inbox, m)
 	b := w.browser()
 	w.get(b, w.link(), 200)
 	for _, path := range []string{"/inbox", "/inbox/id-1", "/inbox/none"} {

@@ -8,21 +8,21 @@ import (
 )
 
 // The HTML parser copies every formatting element that was left open for each following
-// paragraph. So a small page can use the memory of the whole machine. costly refuses
+// paragraph. So a small page can use the memory of the whole machine. checkCost refuses
 // such pages before they are parsed.
 const (
 	maxPageCost = 256 << 20 // maximum bytes of the copies
 	nodeCost    = 160       // bytes of one copy
 	attrCost    = 48        // and of each of its attributes
 	maxRoots    = 32        // html and body tags, whose attributes are merged each time
-	// maxTwins is how many elements of the same kind a parser leaves open, and
+	// maxDuplicates is how many elements of the same kind a parser leaves open, and
 	// maxAnchors how many links.
-	maxTwins   = 3
-	maxAnchors = 52
-	maxParts   = 4 << 20 // bytes of a parsed page
+	maxDuplicates = 3
+	maxAnchors    = 52
+	maxParts      = 4 << 20 // bytes of a parsed page
 )
 
-var errCostlyPage = errors.New("the html leaves too many elements open")
+var errExpensivePage = errors.New("the HTML leaves too many elements open")
 
 const formatting = `a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u`
 
@@ -46,27 +46,27 @@ type openTag struct {
 // a parser may see as open. An end tag counts only if there are just text and simple
 // tags between it and its start tag.
 type pageCost struct {
-	fresh []openTag      // an end tag can still close them
-	stuck map[string]int // the others, with the number of elements with the same text
-	links int            // number of links
-	open  int            // cost of one copy of all open elements
-	total int
-	roots int
+	closable []openTag      // an end tag can still close them
+	leftOpen map[string]int // the others, with the number of elements with the same text
+	links    int            // number of links
+	open     int            // cost of one copy of all open elements
+	total    int
+	roots    int
 }
 
-// costly returns an error for a page that is too expensive to parse.
-func costly(page string) error {
-	c := &pageCost{stuck: map[string]int{}}
+// checkCost returns an error for a page that is too expensive to parse.
+func checkCost(page string) error {
+	c := &pageCost{leftOpen: map[string]int{}}
 	for rest := page; ; {
 		at := strings.IndexByte(rest, '<')
 		if at < 0 {
 			return nil
 		}
 		rest = rest[at:]
-		c.see(rest[:tagEnd(rest)], len(page))
+		c.addTag(rest[:tagEnd(rest)], len(page))
 		// Copies can be made for both the tag and the text after it.
 		if c.total += 2 * c.open; c.total > maxPageCost || c.roots > maxRoots {
-			return errCostlyPage
+			return errExpensivePage
 		}
 		rest = rest[1:]
 	}
@@ -81,11 +81,11 @@ func tagEnd(text string) int {
 	return end + 2
 }
 
-// see counts the tag at the start of text.
-func (c *pageCost) see(text string, size int) {
+// addTag counts the tag at the start of text.
+func (c *pageCost) addTag(text string, size int) {
 	m := inlineTag.FindStringSubmatch(text)
 	if m == nil {
-		c.stick()
+		c.leaveAllOpen()
 		if rootTag.MatchString(text) {
 			c.roots++
 		}
@@ -100,40 +100,40 @@ func (c *pageCost) see(text string, size int) {
 	case !formattingName.MatchString(name):
 	case m[1] == "":
 		t := openTag{name, m[0], nodeCost + attrCost*len(strings.Fields(m[3])) + len(m[0])}
-		c.fresh = append(c.fresh, t)
+		c.closable = append(c.closable, t)
 		c.open += t.cost
 	default:
-		c.shut(name)
+		c.closeTag(name)
 	}
 }
 
-// shut closes the last open element with a name.
-func (c *pageCost) shut(name string) {
-	for i, t := range slices.Backward(c.fresh) {
+// closeTag closes the last open element with a name.
+func (c *pageCost) closeTag(name string) {
+	for i, t := range slices.Backward(c.closable) {
 		if t.name == name {
-			c.fresh = slices.Delete(c.fresh, i, i+1)
+			c.closable = slices.Delete(c.closable, i, i+1)
 			c.open -= t.cost
 			return
 		}
 	}
 }
 
-// stick counts all elements as open from now on.
-func (c *pageCost) stick() {
-	for _, t := range c.fresh {
+// leaveAllOpen counts all elements as open from now on.
+func (c *pageCost) leaveAllOpen() {
+	for _, t := range c.closable {
 		c.open -= t.cost
-		c.keep(t)
+		c.leaveOpen(t)
 	}
-	c.fresh = c.fresh[:0]
+	c.closable = c.closable[:0]
 }
 
-// keep counts an element that stays open, unless a parser would drop it because of its
-// duplicates.
-func (c *pageCost) keep(t openTag) {
-	if c.stuck[t.text] >= maxTwins || t.name == "a" && c.links >= maxAnchors {
+// leaveOpen counts an element that stays open, unless a parser would drop it because of
+// its duplicates.
+func (c *pageCost) leaveOpen(t openTag) {
+	if c.leftOpen[t.text] >= maxDuplicates || t.name == "a" && c.links >= maxAnchors {
 		return
 	}
-	c.stuck[t.text]++
+	c.leftOpen[t.text]++
 	c.open += t.cost
 	if t.name == "a" {
 		c.links++

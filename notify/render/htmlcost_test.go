@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// bombs returns small pages that would need a gigabyte or more to parse.
-func bombs() map[string]string {
+// expensivePages returns small pages that would need a gigabyte or more to parse.
+func expensivePages() map[string]string {
 	many := func(format string, n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -34,15 +34,15 @@ func bombs() map[string]string {
 	}
 }
 
-func TestCostlyPages(t *testing.T) {
-	for name, page := range bombs() {
-		if _, err := SplitHTML(page); !errors.Is(err, errCostlyPage) {
+func TestExpensivePages(t *testing.T) {
+	for name, page := range expensivePages() {
+		if _, err := SplitHTML(page); !errors.Is(err, errExpensivePage) {
 			t.Errorf("%s: %v, want it refused", name, err)
 		}
 	}
 }
 
-func TestPagesThatAreFine(t *testing.T) {
+func TestInexpensivePages(t *testing.T) {
 	row := `<tr><td style="color: red"><font face="Arial"><b>Bold</b> and <i>italic</i> <a href=https://example.com/x?a=b&c=d><img src="x.png"></a></font></td></tr>`
 	for name, page := range map[string]string{
 		"a long table":    "<html><body><table>" + strings.Repeat(row, 500) + "</table></body></html>",
@@ -57,7 +57,7 @@ func TestPagesThatAreFine(t *testing.T) {
 }
 
 // Whatever is not refused has few elements.
-func FuzzCostly(f *testing.F) {
+func FuzzCheckCost(f *testing.F) {
 	f.Add("<p><b a><b b></p><p>x<p>y", 50)
 	f.Add("<b a=1><table><td></b><p>x", 400)
 	f.Add("<svg><style><b a></style></b>", 20)
@@ -66,7 +66,7 @@ func FuzzCostly(f *testing.F) {
 			t.Skip()
 		}
 		page = strings.Repeat(page, times)
-		if costly(page) != nil {
+		if checkCost(page) != nil {
 			return
 		}
 		root, err := html.Parse(strings.NewReader(page))

@@ -90,12 +90,12 @@ func SplitHTML(page string) (delivery.HTML, error) {
 	if strings.TrimSpace(page) == "" {
 		return delivery.HTML{}, nil
 	}
-	if err := costly(page); err != nil {
+	if err := checkCost(page); err != nil {
 		return delivery.HTML{}, err
 	}
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
-		return delivery.HTML{}, fmt.Errorf("cannot read the html: %w", err)
+		return delivery.HTML{}, fmt.Errorf("cannot parse the HTML: %w", err)
 	}
 	parts := delivery.HTML{Doctype: doctype(page)}
 	for node := range elements(root, "html") {
@@ -110,7 +110,7 @@ func SplitHTML(page string) (delivery.HTML, error) {
 		}
 	}
 	if len(parts.BodyContent)+len(parts.BodyAttributes)+len(parts.Head) > maxParts {
-		return delivery.HTML{}, errCostlyPage
+		return delivery.HTML{}, errExpensivePage
 	}
 	if strings.TrimSpace(parts.BodyContent) == "" {
 		parts.BodyContent = ""
@@ -156,7 +156,7 @@ func inner(node *html.Node) (string, error) {
 	var b strings.Builder
 	for child := range node.ChildNodes() {
 		if err := html.Render(&b, child); err != nil {
-			return "", fmt.Errorf("cannot write the html: %w", err)
+			return "", fmt.Errorf("cannot render the HTML: %w", err)
 		}
 	}
 	return b.String(), nil

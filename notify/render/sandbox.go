@@ -21,19 +21,19 @@ const (
 	maxWidth  = 3         // digits of a width in a format
 )
 
-// errCostly is the error for a template that uses too many resources.
-var errCostly = errors.New("the template takes too much to fill in")
+// errExpensive is the error for a template that uses too many resources.
+var errExpensive = errors.New("the template is too expensive to render")
 
 // budget is the remaining resources for one execution of a template.
 type budget struct {
-	steps, work, made, written int
-	out                        strings.Builder
+	steps, work, produced, written int
+	out                            strings.Builder
 }
 
 // Write stores the output of a template, up to the limit.
 func (b *budget) Write(p []byte) (int, error) {
 	if b.written += len(p); b.written > MaxOutput {
-		return 0, fmt.Errorf("%w: it makes more than %d bytes", errCostly, MaxOutput)
+		return 0, fmt.Errorf("%w: the output has more than %d bytes", errExpensive, MaxOutput)
 	}
 	return b.out.Write(p)
 }
@@ -42,24 +42,24 @@ func (b *budget) Write(p []byte) (int, error) {
 // start of every loop and template.
 func (b *budget) step(actions int) (string, error) {
 	if b.steps++; b.steps > maxSteps {
-		return "", fmt.Errorf("%w: it has more than %d turns", errCostly, maxSteps)
+		return "", fmt.Errorf("%w: it has more than %d loop iterations and template calls", errExpensive, maxSteps)
 	}
 	if b.work += actions; b.work > maxWork {
-		return "", fmt.Errorf("%w: it does too much in %d turns", errCostly, b.steps)
+		return "", fmt.Errorf("%w: it runs too many actions in %d loop iterations and template calls", errExpensive, b.steps)
 	}
 	return "", nil
 }
 
 // spend counts bytes before a function produces them.
 func (b *budget) spend(n int) error {
-	if b.made += n; b.made > MaxOutput {
-		return fmt.Errorf("%w: its functions make more than %d bytes", errCostly, MaxOutput)
+	if b.produced += n; b.produced > MaxOutput {
+		return fmt.Errorf("%w: its functions produce more than %d bytes", errExpensive, MaxOutput)
 	}
 	return nil
 }
 
-// bound makes a function of text/template count its output before it runs.
-func (b *budget) bound(fn func(args ...any) string, factor int) func(args ...any) (string, error) {
+// limitOutput makes a function of text/template count its output before it runs.
+func (b *budget) limitOutput(fn func(args ...any) string, factor int) func(args ...any) (string, error) {
 	return func(args ...any) (string, error) {
 		n := len(args)
 		for _, a := range args {
@@ -92,7 +92,7 @@ var tooWide = regexp.MustCompile(fmt.Sprintf(`%%[^a-zA-Z%%]*([0-9]{%d,}|\*)`, ma
 // printf is like fmt.Sprintf, with limited widths.
 func (b *budget) printf(format string, args ...any) (string, error) {
 	if tooWide.MatchString(format) {
-		return "", fmt.Errorf("%w: a width in %q has more than %d digits", errCostly, inbound.Shorten(format), maxWidth)
+		return "", fmt.Errorf("%w: a width in %q has more than %d digits", errExpensive, inbound.Shorten(format), maxWidth)
 	}
 	largest := 1000 // maximum bytes of a padded value
 	for _, a := range args {
@@ -110,11 +110,11 @@ func (b *budget) funcs() template.FuncMap {
 	return template.FuncMap{
 		stepName:   b.step,
 		"printf":   b.printf,
-		"print":    b.bound(fmt.Sprint, 1),
-		"println":  b.bound(fmt.Sprintln, 1),
-		"html":     b.bound(template.HTMLEscaper, 6),
-		"js":       b.bound(template.JSEscaper, 6),
-		"urlquery": b.bound(template.URLQueryEscaper, 3),
+		"print":    b.limitOutput(fmt.Sprint, 1),
+		"println":  b.limitOutput(fmt.Sprintln, 1),
+		"html":     b.limitOutput(template.HTMLEscaper, 6),
+		"js":       b.limitOutput(template.JSEscaper, 6),
+		"urlquery": b.limitOutput(template.URLQueryEscaper, 3),
 	}
 }
 
@@ -131,7 +131,7 @@ func parseTemplate(name, source string, b *budget) (*template.Template, error) {
 	step := counted.Root.Nodes[0]
 	for _, one := range t.Templates() {
 		if one.Tree != nil && one.Root != nil {
-			countTurns(one.Root, step)
+			countIterations(one.Root, step)
 			one.Root.Nodes = append([]tree.Node{step}, one.Root.Nodes...)
 		}
 	}
@@ -142,27 +142,27 @@ func parseTemplate(name, source string, b *budget) (*template.Template, error) {
 // invalid.
 func Check(name, source string) error {
 	if _, err := parseTemplate(name, source, &budget{}); err != nil {
-		return errors.New(place(err))
+		return errors.New(describeError(err))
 	}
 	return nil
 }
 
-// countTurns inserts a step at the start of every loop in a list.
-func countTurns(list *tree.ListNode, step tree.Node) {
+// countIterations inserts a step at the start of every loop in a list.
+func countIterations(list *tree.ListNode, step tree.Node) {
 	if list == nil {
 		return
 	}
 	for _, node := range list.Nodes {
 		switch n := node.(type) {
 		case *tree.IfNode:
-			countTurns(n.List, step)
-			countTurns(n.ElseList, step)
+			countIterations(n.List, step)
+			countIterations(n.ElseList, step)
 		case *tree.WithNode:
-			countTurns(n.List, step)
-			countTurns(n.ElseList, step)
+			countIterations(n.List, step)
+			countIterations(n.ElseList, step)
 		case *tree.RangeNode:
-			countTurns(n.List, step)
-			countTurns(n.ElseList, step)
+			countIterations(n.List, step)
+			countIterations(n.ElseList, step)
 			n.List.Nodes = append([]tree.Node{step}, n.List.Nodes...)
 		}
 	}
@@ -173,22 +173,22 @@ func Fill(name, source string, p Placeholders) (string, error) {
 	b := &budget{}
 	t, err := parseTemplate(name, source, b)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the %s of a template: %s", name, place(err))
+		return "", fmt.Errorf("cannot parse the %s of a template: %s", name, describeError(err))
 	}
 	if err := t.Execute(b, p); err != nil {
-		return "", fmt.Errorf("cannot fill in the %s of a template: %s", name, place(err))
+		return "", fmt.Errorf("cannot render the %s of a template: %s", name, describeError(err))
 	}
 	return strings.TrimSuffix(b.out.String(), "\n"), nil
 }
 
-// formOfError matches the errors of text/template.
-var formOfError = regexp.MustCompile(`(?s)^template: [^:]*:(\d+)(?::\d+)?: (.*)$`)
+// errorPattern matches the errors of text/template.
+var errorPattern = regexp.MustCompile(`(?s)^template: [^:]*:(\d+)(?::\d+)?: (.*)$`)
 
-// place returns the line and the reason of a template error, for users.
-func place(err error) string {
+// describeError returns the line and the reason of a template error, for users.
+func describeError(err error) string {
 	const start, end = 150, 150 // the cause is at the end
 	text := err.Error()
-	if m := formOfError.FindStringSubmatch(text); m != nil {
+	if m := errorPattern.FindStringSubmatch(text); m != nil {
 		text = "line " + m[1] + ": " + m[2]
 	}
 	if len(text) > start+end {

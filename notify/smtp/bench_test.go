@@ -108,7 +108,7 @@ func fromQueue(b *testing.B, address string) time.Duration {
 	c, err := delivery.NewCourier(delivery.CourierConfig{
 		Queue: q, Directory: struct{ delivery.Directory }{}, Composer: composerFunc(func(m delivery.Message, n delivery.Notice) (delivery.Mail, error) {
 			return delivery.Mail{To: m.Email, Subject: n.Subject, Text: n.Text, HTML: "<p>html</p>"}, nil
-		}), Post: newSMTP(b, Config{Address: address}), From: "dew@example.com", Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		}), Mailer: newSMTP(b, Config{Address: address}), From: "dew@example.com", Logger: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	if err != nil {
 		b.Fatal(err)

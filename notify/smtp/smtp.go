@@ -23,10 +23,10 @@ type TLSUse string
 
 // The ways to use TLS.
 const (
-	TLSIfOffered   TLSUse = "if-offered" // STARTTLS if the server offers it, otherwise no TLS
-	TLSStart       TLSUse = "starttls"   // STARTTLS is required
-	TLSFromOutside TLSUse = "tls"        // TLS from the start of the connection
-	TLSNone        TLSUse = "none"
+	TLSIfOffered TLSUse = "if-offered" // STARTTLS if the server offers it, otherwise no TLS
+	TLSStart     TLSUse = "starttls"   // STARTTLS is required
+	TLSImplicit  TLSUse = "tls"        // TLS from the start of the connection
+	TLSNone      TLSUse = "none"
 )
 
 // AuthUse is the authentication method for the mail server.
@@ -61,7 +61,7 @@ const (
 	maxMails = 100
 )
 
-// Client is a Post that sends mails to a mail server. It leaves connections open for
+// Client is a Mailer that sends mails to a mail server. It leaves connections open for
 // the next mail.
 type Client struct {
 	c     Config
@@ -70,12 +70,12 @@ type Client struct {
 	opts  []gomail.Option
 
 	mu     sync.Mutex // guards the fields below
-	idle   []*line
+	idle   []*connection
 	closed bool
 }
 
-// line is an open connection to the mail server.
-type line struct {
+// connection is an open connection to the mail server.
+type connection struct {
 	conn   net.Conn
 	sender *gomail.Client
 	client *smtp.Client
@@ -116,7 +116,7 @@ func splitAddress(address string) (host string, port int, err error) {
 		port, err = strconv.Atoi(p)
 	}
 	if err != nil || host == "" || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("cannot send mails: the mail server must be like mail.example.com:587, not %q", address)
+		return "", 0, fmt.Errorf("cannot send mails: the mail server must have the form mail.example.com:587, not %q", address)
 	}
 	return host, port, nil
 }
@@ -139,7 +139,7 @@ func (c Config) options(host string) (opts []gomail.Option, err error) {
 		opts = append(opts, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
 	case TLSStart:
 		opts = append(opts, gomail.WithTLSPolicy(gomail.TLSMandatory))
-	case TLSFromOutside:
+	case TLSImplicit:
 		opts = append(opts, gomail.WithSSL())
 	case TLSNone:
 		opts = append(opts, gomail.WithTLSPolicy(gomail.NoTLS))
@@ -151,7 +151,7 @@ func (c Config) options(host string) (opts []gomail.Option, err error) {
 		return opts, nil
 	case AuthPlain:
 		if c.TLS == TLSNone && !loopback(host) {
-			return nil, errors.New("cannot send mails: plain authentication without TLS would send the password unencrypted (use starttls, tls or cram-md5)")
+			return nil, errors.New("cannot send mails: plain authentication without TLS would send the password unencrypted; use starttls, tls or cram-md5")
 		}
 		opts = append(opts, gomail.WithSMTPAuth(gomail.SMTPAuthPlain))
 	case AuthCRAMMD5:
@@ -160,7 +160,7 @@ func (c Config) options(host string) (opts []gomail.Option, err error) {
 		return nil, fmt.Errorf("cannot send mails: authentication must be none, plain or cram-md5, not %q", c.Auth)
 	}
 	if c.User == "" || c.Password == "" {
-		return nil, fmt.Errorf("cannot send mails: %s authentication needs a user and a password", c.Auth)
+		return nil, fmt.Errorf("cannot send mails: %s authentication requires a user and a password", c.Auth)
 	}
 	return append(opts, gomail.WithUsername(c.User), gomail.WithPassword(c.Password)), nil
 }
@@ -178,25 +178,25 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	}
 	l, err := s.open(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
+		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
 	}
-	used := l.mails > 0 // read now: after sending, another mail may use the line
+	used := l.mails > 0 // read now: after sending, another mail may use the connection
 	err = s.sendOver(ctx, l, msg)
-	if used && hungUp(err) {
+	if used && closedByServer(err) {
 		// The server closed the idle connection before anything was sent over it.
 		if l, err = s.dial(ctx); err != nil {
-			return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
+			return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
 		}
 		err = s.sendOver(ctx, l, msg)
 	}
 	if err != nil {
-		return fmt.Errorf("the mail server %s did not take the mail: %w", s.c.Address, err)
+		return fmt.Errorf("the mail server %s did not accept the mail: %w", s.c.Address, err)
 	}
 	return nil
 }
 
-// sendOver sends over a line and keeps it open for the next mail.
-func (s *Client) sendOver(ctx context.Context, l *line, msg *gomail.Msg) error {
+// sendOver sends over a connection and keeps it open for the next mail.
+func (s *Client) sendOver(ctx context.Context, l *connection, msg *gomail.Msg) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // the only way to abort a transfer
 	defer stop()
 	if err := l.sender.SendWithSMTPClient(l.client, msg); err != nil {
@@ -204,12 +204,13 @@ func (s *Client) sendOver(ctx context.Context, l *line, msg *gomail.Msg) error {
 		return err
 	}
 	l.mails++
-	s.keep(l)
+	s.putIdle(l)
 	return nil
 }
 
-// hungUp reports whether the server closed the connection before it received a mail.
-func hungUp(err error) bool {
+// closedByServer reports whether the server closed the connection before it received a
+// mail.
+func closedByServer(err error) bool {
 	var e *gomail.SendError
 	if !errors.As(err, &e) {
 		return false
@@ -222,7 +223,7 @@ func hungUp(err error) bool {
 func (s *Client) Check(ctx context.Context) error {
 	l, err := s.dial(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
+		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
 	}
 	return l.client.Quit()
 }
@@ -234,20 +235,20 @@ func (s *Client) Close() error {
 	s.idle, s.closed = nil, true
 	s.mu.Unlock()
 	for _, l := range idle {
-		l.end()
+		l.quit()
 	}
 	return nil
 }
 
 // open returns an idle connection that still works, or a new one.
-func (s *Client) open(ctx context.Context) (*line, error) {
+func (s *Client) open(ctx context.Context) (*connection, error) {
 	for {
-		l := s.take()
+		l := s.takeIdle()
 		if l == nil {
 			return s.dial(ctx)
 		}
 		if time.Since(l.since) > idleLimit {
-			l.end()
+			l.quit()
 			continue
 		}
 		return l, nil
@@ -255,10 +256,10 @@ func (s *Client) open(ctx context.Context) (*line, error) {
 }
 
 // dial opens a connection that is ready for a mail.
-func (s *Client) dial(ctx context.Context) (_ *line, err error) {
-	l, stop := &line{}, func() bool { return true }
+func (s *Client) dial(ctx context.Context) (_ *connection, err error) {
+	l, stop := &connection{}, func() bool { return true }
 	connect := func(dialing context.Context, network, address string) (c net.Conn, err error) {
-		if s.c.TLS == TLSFromOutside {
+		if s.c.TLS == TLSImplicit {
 			c, err = (&tls.Dialer{Config: s.trust}).DialContext(dialing, network, address)
 		} else {
 			c, err = (&net.Dialer{}).DialContext(dialing, network, address)
@@ -282,7 +283,7 @@ func (s *Client) dial(ctx context.Context) (_ *line, err error) {
 	return l, err
 }
 
-func (s *Client) take() *line {
+func (s *Client) takeIdle() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.idle) == 0 {
@@ -293,7 +294,7 @@ func (s *Client) take() *line {
 	return l
 }
 
-func (s *Client) keep(l *line) {
+func (s *Client) putIdle(l *connection) {
 	l.since = time.Now()
 	s.mu.Lock()
 	if !s.closed && l.mails < maxMails && len(s.idle) < maxIdle {
@@ -302,12 +303,12 @@ func (s *Client) keep(l *line) {
 	}
 	s.mu.Unlock()
 	if l != nil {
-		l.end()
+		l.quit()
 	}
 }
 
-// end sends QUIT to the server and ignores errors.
-func (l *line) end() {
+// quit sends QUIT to the server and ignores errors.
+func (l *connection) quit() {
 	_ = l.client.Quit()
 	_ = l.conn.Close()
 }

@@ -35,7 +35,7 @@ func newSMTP(t testing.TB, c Config) *Client {
 
 // Mails arrive with every TLS mode and authentication method; the test checks the
 // server's view.
-func TestSMTPWays(t *testing.T) {
+func TestSMTPModes(t *testing.T) {
 	cert, trust := certificate(t)
 	users := map[string]string{"dew": "secret"}
 	for _, tt := range []struct {
@@ -51,15 +51,15 @@ func TestSMTPWays(t *testing.T) {
 		{name: "if offered: offered", server: &mailServer{cert: cert}, client: Config{Trust: trust}, tls: true},
 		{name: "starttls", server: &mailServer{cert: cert}, client: Config{TLS: TLSStart, Trust: trust}, tls: true},
 		{name: "starttls: not offered", client: Config{TLS: TLSStart, Trust: trust}, fails: "STARTTLS"},
-		{name: "tls", server: &mailServer{cert: cert, direct: true}, client: Config{TLS: TLSFromOutside, Trust: trust}, tls: true},
+		{name: "tls", server: &mailServer{cert: cert, direct: true}, client: Config{TLS: TLSImplicit, Trust: trust}, tls: true},
 		{name: "unknown authority", server: &mailServer{cert: cert}, client: Config{TLS: TLSStart}, fails: "certificate"},
-		{name: "tls: unknown authority", server: &mailServer{cert: cert, direct: true}, client: Config{TLS: TLSFromOutside}, fails: "certificate"},
+		{name: "tls: unknown authority", server: &mailServer{cert: cert, direct: true}, client: Config{TLS: TLSImplicit}, fails: "certificate"},
 		{name: "plain", server: &mailServer{cert: cert, users: users}, client: Config{Trust: trust, Auth: AuthPlain, User: "dew", Password: "secret"}, tls: true, user: "dew"},
-		{name: "plain over tls", server: &mailServer{cert: cert, direct: true, users: users}, client: Config{TLS: TLSFromOutside, Trust: trust, Auth: AuthPlain, User: "dew", Password: "secret"}, tls: true, user: "dew"},
+		{name: "plain over tls", server: &mailServer{cert: cert, direct: true, users: users}, client: Config{TLS: TLSImplicit, Trust: trust, Auth: AuthPlain, User: "dew", Password: "secret"}, tls: true, user: "dew"},
 		{name: "plain: wrong password", server: &mailServer{cert: cert, users: users}, client: Config{Trust: trust, Auth: AuthPlain, User: "dew", Password: "guess"}, fails: "AUTH failed"},
 		{name: "cram-md5", server: &mailServer{cert: cert, users: users}, client: Config{Trust: trust, Auth: AuthCRAMMD5, User: "dew", Password: "secret"}, tls: true, user: "dew"},
 		{name: "cram-md5: wrong secret", server: &mailServer{users: users}, client: Config{Auth: AuthCRAMMD5, User: "dew", Password: "guess"}, fails: "AUTH failed"},
-		{name: "nobody logs in", server: &mailServer{users: users}, client: Config{}, fails: "did not take the mail"},
+		{name: "nobody logs in", server: &mailServer{users: users}, client: Config{}, fails: "did not accept the mail"},
 		{name: "server without AUTH", client: Config{Auth: AuthCRAMMD5, User: "dew", Password: "secret"}, fails: "does not support SMTP AUTH"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestNewSMTPRefuses(t *testing.T) {
 		{"port 0", Config{Address: "mail.example.com:0"}, "mail.example.com:587"},
 		{"tls", Config{Address: "m:25", TLS: "ssl"}, `not "ssl"`},
 		{"auth", Config{Address: "m:25", Auth: "login"}, `not "login"`},
-		{"no password", Config{Address: "m:25", Auth: AuthPlain, User: "u"}, "needs a user and a password"},
+		{"no password", Config{Address: "m:25", Auth: AuthPlain, User: "u"}, "requires a user and a password"},
 		{"password in the open", Config{Address: "m:25", TLS: TLSNone, Auth: AuthPlain, User: "u", Password: "p"}, "without TLS"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestSMTPServerHungUp(t *testing.T) {
 		if err := s.Send(t.Context(), sampleMail(n)); err != nil {
 			t.Fatalf("mail %d: %v", n, err)
 		}
-		srv.hangUp()
+		srv.closeConnections()
 	}
 	if got := len(srv.all()); got != 3 {
 		t.Errorf("mails = %d, want 3", got)
@@ -176,9 +176,9 @@ func TestSMTPRefusals(t *testing.T) {
 	}
 }
 
-func TestSMTPNobodyThere(t *testing.T) {
+func TestSMTPConnectionRefused(t *testing.T) {
 	s := newSMTP(t, Config{Address: "127.0.0.1:1"}) // no test ever listens on that port
-	if err := s.Send(t.Context(), sampleMail(1)); err == nil || !strings.Contains(err.Error(), "cannot talk to the mail server") {
+	if err := s.Send(t.Context(), sampleMail(1)); err == nil || !strings.Contains(err.Error(), "cannot connect to the mail server") {
 		t.Errorf("Send = %v", err)
 	}
 	if err := s.Check(t.Context()); err == nil {

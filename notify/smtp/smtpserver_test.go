@@ -35,13 +35,13 @@ type mailServer struct {
 	refuse func(to string) error
 
 	mu    sync.Mutex // guards the fields below
-	mails []taken
+	mails []receivedMail
 	conns int
 	live  map[net.Conn]bool
 }
 
-// taken is a mail that the server received.
-type taken struct {
+// receivedMail is a mail that the server received.
+type receivedMail struct {
 	From, To string
 	User     string // the user who logged in
 	TLS      bool
@@ -55,7 +55,7 @@ func (s *mailServer) start(t testing.TB) *mailServer {
 	s.Address = l.Addr().String()
 	srv := smtp.NewServer(s)
 	srv.Domain, srv.AllowInsecureAuth = "localhost", true
-	srv.ErrorLog = quiet{}
+	srv.ErrorLog = silentLogger{}
 	if s.cert != nil {
 		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.cert}, MinVersion: tls.VersionTLS12}
 	}
@@ -70,10 +70,10 @@ func (s *mailServer) start(t testing.TB) *mailServer {
 	return s
 }
 
-type quiet struct{}
+type silentLogger struct{}
 
-func (quiet) Printf(string, ...any) {}
-func (quiet) Println(...any)        {}
+func (silentLogger) Printf(string, ...any) {}
+func (silentLogger) Println(...any)        {}
 
 // NewSession implements smtp.Backend.
 func (s *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
@@ -86,14 +86,14 @@ func (s *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
 	return &mailSession{s: s, c: c}, nil
 }
 
-func (s *mailServer) all() []taken {
+func (s *mailServer) all() []receivedMail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]taken(nil), s.mails...)
+	return append([]receivedMail(nil), s.mails...)
 }
 
-// hangUp closes all connections.
-func (s *mailServer) hangUp() {
+// closeConnections closes all connections.
+func (s *mailServer) closeConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.live {
@@ -105,7 +105,7 @@ type mailSession struct {
 	s    *mailServer
 	c    *smtp.Conn
 	user string
-	taken
+	receivedMail
 }
 
 func (m *mailSession) AuthMechanisms() []string {
@@ -154,7 +154,7 @@ func (m *mailSession) Mail(from string, _ *smtp.MailOptions) error {
 	if m.s.users != nil && m.user == "" {
 		return smtp.ErrAuthRequired
 	}
-	m.taken = taken{From: from}
+	m.receivedMail = receivedMail{From: from}
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (m *mailSession) Data(r io.Reader) error {
 	m.Raw, m.User = raw, m.user
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.s.mails = append(m.s.mails, m.taken)
+	m.s.mails = append(m.s.mails, m.receivedMail)
 	return nil
 }
 

@@ -43,14 +43,14 @@ func Find(mountinfo, parent string) (*Hierarchies, error) {
 		c.addMount(sc.Text())
 	}
 	if len(c.All) == 0 {
-		return nil, errors.New("cannot find cgroups: no cgroup file system is mounted (mount cgroup2 at /sys/fs/cgroup)")
+		return nil, errors.New("cannot find cgroups: no cgroup file system is mounted; mount cgroup2 at /sys/fs/cgroup")
 	}
 	if c.IsV2() {
 		return c, c.needV2("memory", "pids", "cpu")
 	}
 	for _, need := range []string{"memory", "pids", "freezer"} {
 		if c.V1[need] == "" {
-			return nil, fmt.Errorf("cannot use cgroups: the v1 controller %s is not mounted (mount it under /sys/fs/cgroup, or boot with cgroup v2)", need)
+			return nil, fmt.Errorf("cannot use cgroups: the v1 controller %s is not mounted; mount it under /sys/fs/cgroup, or boot with cgroup v2", need)
 		}
 	}
 	return c, nil
@@ -94,7 +94,7 @@ func (c *Hierarchies) needV2(controllers ...string) error {
 	have := strings.Fields(string(b))
 	for _, need := range controllers {
 		if !slices.Contains(have, need) {
-			return fmt.Errorf("cannot use cgroups: controller %s is not available on %s (enable it in the kernel's command line)", need, c.Unified)
+			return fmt.Errorf("cannot use cgroups: controller %s is not available on %s; enable it on the kernel command line", need, c.Unified)
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func (c *Hierarchies) Create(id runtime.InstanceID, l Limits) error {
 			continue
 		}
 		if err := os.MkdirAll(c.path(c.V1[ctl], id, ""), 0o755); err != nil {
-			return fmt.Errorf("cannot make cgroup: %w", err)
+			return fmt.Errorf("cannot create cgroup: %w", err)
 		}
 	}
 	if err := limitMemoryV1(c.path(c.V1["memory"], id, ""), l.Memory); err != nil {
@@ -151,7 +151,7 @@ func (c *Hierarchies) Create(id runtime.InstanceID, l Limits) error {
 func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
 	dir := c.path(c.Unified, id, "")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make cgroup: %w", err)
+		return fmt.Errorf("cannot create cgroup: %w", err)
 	}
 	// Controllers are enabled from the top down, one level at a time.
 	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
@@ -185,7 +185,7 @@ func (c *Hierarchies) leafMounts() []string {
 func (c *Hierarchies) CreateLeaf(id runtime.InstanceID, leaf string, memory int64) error {
 	for _, m := range c.leafMounts() {
 		if err := os.MkdirAll(c.path(m, id, leaf), 0o755); err != nil {
-			return fmt.Errorf("cannot make cgroup leaf: %w", err)
+			return fmt.Errorf("cannot create cgroup leaf: %w", err)
 		}
 	}
 	dir := c.Memory(id, leaf)
@@ -245,7 +245,7 @@ func (c *Hierarchies) Signal(id runtime.InstanceID, leaf string, sig syscall.Sig
 	pids, err := c.Procs(id, leaf)
 	for _, pid := range pids {
 		if e := unix.Kill(pid, sig); e != nil && !errors.Is(e, unix.ESRCH) {
-			err = errors.Join(err, fmt.Errorf("cannot send %s to %d: %w", sig, pid, e))
+			err = errors.Join(err, fmt.Errorf("cannot send %s to process %d: %w", sig, pid, e))
 		}
 	}
 	return err
@@ -270,7 +270,7 @@ func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf stri
 			_ = unix.Kill(pid, unix.SIGKILL) // the next iteration checks the result
 		}
 		if err := sleep(ctx, wait); err != nil {
-			return fmt.Errorf("cannot empty cgroup leaf %s of %s, %d processes left: %w", leaf, id, len(pids), err)
+			return fmt.Errorf("cannot stop all processes in cgroup leaf %s of %s, %d are left: %w", leaf, id, len(pids), err)
 		}
 	}
 }

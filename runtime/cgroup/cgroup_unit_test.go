@@ -126,7 +126,7 @@ func TestFindCgroupsRefuses(t *testing.T) {
 		{"v1 without pids", []string{memoryLine, freezerLine}, []string{"controller pids is not mounted", "boot with cgroup v2"}},
 		{"v1 without freezer", []string{memoryLine, pidsLine}, []string{"controller freezer is not mounted"}},
 		{"v1 without memory", []string{pidsLine, freezerLine, cpuLine}, []string{"controller memory is not mounted"}},
-		{"v2 without memory", []string{withControllers("cpuset cpu io pids\n")}, []string{"controller memory is not available", "kernel's command line"}},
+		{"v2 without memory", []string{withControllers("cpuset cpu io pids\n")}, []string{"controller memory is not available", "kernel command line"}},
 		{"v2 without pids", []string{withControllers("cpu memory\n")}, []string{"controller pids is not available"}},
 		{"v2 without cpu", []string{withControllers("cpuset memory pids\n")}, []string{"controller cpu is not available"}},
 		{"v2 without its list", []string{v2Line(t.TempDir())}, []string{"cannot read cgroup controllers"}},
@@ -179,9 +179,9 @@ func FuzzAddMount(f *testing.F) {
 	})
 }
 
-// madeUpV1 and madeUpV2 are hierarchies of plain folders. touch creates the control
+// fakeV1 and fakeV2 are hierarchies of plain folders. touch creates the control
 // files in place of the kernel.
-func madeUpV1(t testing.TB, unified bool) *Hierarchies {
+func fakeV1(t testing.TB, unified bool) *Hierarchies {
 	root := t.TempDir()
 	c := &Hierarchies{Parent: "dew", V1: map[string]string{}}
 	for _, ctl := range []string{"memory", "pids", "freezer", "cpu"} {
@@ -199,7 +199,7 @@ var someLimits = Limits{Memory: 256 << 20, PIDs: 1024, Shares: 256}
 
 func TestCreateV1(t *testing.T) {
 	t.Parallel()
-	c := madeUpV1(t, false)
+	c := fakeV1(t, false)
 	memory, cpu, pids := c.path(c.V1["memory"], someInstance, ""), c.path(c.V1["cpu"], someInstance, ""), c.path(c.V1["pids"], someInstance, "")
 	touch(t, memory, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness")
 	touch(t, cpu, "cpu.shares")
@@ -220,7 +220,7 @@ func TestCreateV1(t *testing.T) {
 // Not every machine has swap accounting and the cpu controller.
 func TestCreateV1WithLess(t *testing.T) {
 	t.Parallel()
-	c := madeUpV1(t, false)
+	c := fakeV1(t, false)
 	delete(c.V1, "cpu")
 	memory := c.path(c.V1["memory"], someInstance, "")
 	touch(t, memory, "memory.limit_in_bytes")
@@ -233,7 +233,7 @@ func TestCreateV1WithLess(t *testing.T) {
 
 func TestCreateV2(t *testing.T) {
 	t.Parallel()
-	c := madeUpV2(t)
+	c := fakeV2(t)
 	dir := c.path(c.Unified, someInstance, "")
 	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 		touch(t, d, "cgroup.subtree_control")
@@ -252,7 +252,7 @@ func TestCreateV2(t *testing.T) {
 func TestWeightOfShares(t *testing.T) {
 	t.Parallel()
 	for shares, want := range map[uint64]string{0: "1", 2: "1", 1024: "39", 8192: "313", 262144: "10000", 1 << 40: "10000"} {
-		c := madeUpV2(t)
+		c := fakeV2(t)
 		dir := c.path(c.Unified, someInstance, "")
 		for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 			touch(t, d, "cgroup.subtree_control")
@@ -268,7 +268,7 @@ func TestWeightOfShares(t *testing.T) {
 // A limit that cannot be set is never ignored: the instance would run without it.
 func TestCreateNeedsItsLimits(t *testing.T) {
 	t.Parallel()
-	v1, v2 := madeUpV1(t, false), madeUpV2(t)
+	v1, v2 := fakeV1(t, false), fakeV2(t)
 	for name, c := range map[string]*Hierarchies{"v1": v1, "v2": v2} {
 		if err := c.Create(someInstance, someLimits); err == nil || !strings.Contains(err.Error(), "cannot set cgroup") {
 			t.Errorf("%s: error = %v, want that a limit cannot be set", name, err)
@@ -285,7 +285,7 @@ func TestCreateNeedsItsLimits(t *testing.T) {
 
 func TestCreateLeaf(t *testing.T) {
 	t.Parallel()
-	v1, hybrid, v2 := madeUpV1(t, false), madeUpV1(t, true), madeUpV2(t)
+	v1, hybrid, v2 := fakeV1(t, false), fakeV1(t, true), fakeV2(t)
 	v1Files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness"}
 	v2Files := []string{"memory.max", "memory.swap.max", "memory.oom.group"}
 	tests := []struct {
@@ -325,7 +325,7 @@ func TestCreateLeaf(t *testing.T) {
 
 func TestPlaceWritesEveryHierarchy(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]*Hierarchies{"v1": madeUpV1(t, false), "hybrid": madeUpV1(t, true), "v2": madeUpV2(t)} {
+	for name, c := range map[string]*Hierarchies{"v1": fakeV1(t, false), "hybrid": fakeV1(t, true), "v2": fakeV2(t)} {
 		for _, m := range c.leafMounts() {
 			touch(t, c.path(m, someInstance, "main"), "cgroup.procs")
 		}
@@ -343,7 +343,7 @@ func TestPlaceWritesEveryHierarchy(t *testing.T) {
 
 func TestFreeze(t *testing.T) {
 	t.Parallel()
-	v1, v2 := madeUpV1(t, true), madeUpV2(t)
+	v1, v2 := fakeV1(t, true), fakeV2(t)
 	for _, tt := range []struct {
 		c            *Hierarchies
 		dir, file    string
@@ -400,7 +400,7 @@ func TestKeyed(t *testing.T) {
 
 func TestOOMKills(t *testing.T) {
 	t.Parallel()
-	v1, v2 := madeUpV1(t, true), madeUpV2(t)
+	v1, v2 := fakeV1(t, true), fakeV2(t)
 	if got := v1.OOMKills(someInstance, "main"); got != 0 {
 		t.Errorf("oom kills of no leaf = %d, want 0", got)
 	}
@@ -418,7 +418,7 @@ func TestOOMKills(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	v1, v2 := madeUpV1(t, false), madeUpV2(t)
+	v1, v2 := fakeV1(t, false), fakeV2(t)
 	tests := []struct {
 		name        string
 		c           *Hierarchies
@@ -465,7 +465,7 @@ func TestUsage(t *testing.T) {
 
 func TestProcsOfALeaf(t *testing.T) {
 	t.Parallel()
-	c := madeUpV2(t)
+	c := fakeV2(t)
 	if pids, err := c.Procs(someInstance, "main"); err != nil || pids != nil {
 		t.Errorf("processes of no leaf = %v, %v, want none", pids, err)
 	}
@@ -479,7 +479,7 @@ func TestProcsOfALeaf(t *testing.T) {
 
 func TestSignalReachesEveryProcess(t *testing.T) {
 	t.Parallel()
-	c := madeUpV2(t)
+	c := fakeV2(t)
 	a, b := sleeper(t), sleeper(t)
 	pids := fmt.Sprintf("%d\n%d\n%d\n", noPID, a.Process.Pid, b.Process.Pid) // the first has just exited
 	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), pids)
@@ -496,7 +496,7 @@ func TestSignalReachesEveryProcess(t *testing.T) {
 // Kill thaws, kills and returns only when the leaf is empty.
 func TestKillEmptiesALeaf(t *testing.T) {
 	t.Parallel()
-	c := madeUpV1(t, true)
+	c := fakeV1(t, true)
 	victim := sleeper(t)
 	procs := filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs")
 	writeTestFile(t, procs, strconv.Itoa(victim.Process.Pid)+"\n")
@@ -523,14 +523,14 @@ func TestKillEmptiesALeaf(t *testing.T) {
 	checkFiles(t, c.path(c.Unified, someInstance, "main"), map[string]string{"cgroup.kill": "1"})
 }
 
-func TestKillSaysWhatIsLeft(t *testing.T) {
+func TestKillReportsRemainingProcesses(t *testing.T) {
 	t.Parallel()
-	c := madeUpV2(t)
+	c := fakeV2(t)
 	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), strconv.Itoa(noPID)+"\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := c.Kill(ctx, someInstance, "main")
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "leaf main of "+string(someInstance)+", 1 processes left") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "leaf main of "+string(someInstance)+", 1 are left") {
 		t.Errorf("error = %v, want the leaf and how many are left", err)
 	}
 	if err := c.Kill(ctx, someInstance, "absent"); err != nil {
@@ -540,7 +540,7 @@ func TestKillSaysWhatIsLeft(t *testing.T) {
 
 func TestRemoveTree(t *testing.T) {
 	t.Parallel()
-	c := madeUpV1(t, true)
+	c := fakeV1(t, true)
 	other := runtime.NewInstanceID()
 	for _, m := range c.All {
 		for _, leaf := range []string{"init", "main", "sidecar-0/deeper"} {
@@ -577,7 +577,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-func TestRemoveTreeSaysWhatStays(t *testing.T) {
+func TestRemoveTreeReportsTheRest(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "group")
 	touch(t, filepath.Join(dir, "leaf"), "a file that no kernel removes")

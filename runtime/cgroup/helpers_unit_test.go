@@ -108,7 +108,7 @@ func awaitDeath(t testing.TB, cmd *exec.Cmd) {
 	}
 }
 
-func madeUpV2(t testing.TB) *Hierarchies {
+func fakeV2(t testing.TB) *Hierarchies {
 	root := t.TempDir()
 	return &Hierarchies{Parent: "dew", Unified: root, V1: map[string]string{}, All: []string{root}}
 }

@@ -40,7 +40,7 @@ func (c *Hierarchies) Freezer(id runtime.InstanceID, leaf string) Freezer {
 // container that mounts the freezer file needs it before the others.
 func (c *Hierarchies) CreateFreezer(id runtime.InstanceID, leaf string) error {
 	if err := os.MkdirAll(c.Freezer(id, leaf).Dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make cgroup leaf: %w", err)
+		return fmt.Errorf("cannot create cgroup leaf: %w", err)
 	}
 	return nil
 }

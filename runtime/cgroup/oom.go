@@ -41,14 +41,14 @@ func (c *Hierarchies) WatchOOM(ctx context.Context, id runtime.InstanceID, leaf 
 	}
 }
 
-// killPatience is how long the kernel can take from the event to its kill. On a busy
+// killTimeout is how long the kernel can take from the event to its kill. On a busy
 // machine the kill waits for a processor.
-const killPatience = time.Minute
+const killTimeout = time.Minute
 
 // awaitKill gives the kernel time to choose a process. The error means that there is
 // nothing to wait for any more.
 func (c *Hierarchies) awaitKill(ctx context.Context, id runtime.InstanceID, leaf string) error {
-	until := time.Now().Add(killPatience)
+	until := time.Now().Add(killTimeout)
 	for wait := 200 * time.Microsecond; c.OOMKills(id, leaf) == 0 && time.Now().Before(until); wait = min(2*wait, 100*time.Millisecond) {
 		if _, err := os.Stat(c.Memory(id, leaf)); err != nil {
 			return err
@@ -65,12 +65,12 @@ func (c *Hierarchies) oomEvents(id runtime.InstanceID, leaf string) (*os.File, e
 	dir := c.Memory(id, leaf)
 	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch for out of memory: %w", err)
+		return nil, fmt.Errorf("cannot watch for OOM kills: %w", err)
 	}
 	defer control.Close()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch for out of memory: %w", err)
+		return nil, fmt.Errorf("cannot watch for OOM kills: %w", err)
 	}
 	events := os.NewFile(uintptr(fd), "oom events of "+leaf)
 	if err := write(dir, "cgroup.event_control", fmt.Sprintf("%d %d", fd, control.Fd())); err != nil {

@@ -15,27 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// madeUpOOM is a v1 leaf whose events are raised by the test. The file event_control is
+// fakeOOM is a v1 leaf whose events are raised by the test. The file event_control is
 // a FIFO, so that the test reads the descriptor as soon as it is registered.
-type madeUpOOM struct {
+type fakeOOM struct {
 	c   *Hierarchies
 	dir string
 }
 
-func newMadeUpOOM(t *testing.T) madeUpOOM {
+func newFakeOOM(t *testing.T) fakeOOM {
 	t.Helper()
-	c := madeUpV1(t, false)
+	c := fakeV1(t, false)
 	dir := c.Memory(someInstance, "main")
 	writeTestFile(t, filepath.Join(dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
 	touch(t, dir, "cgroup.procs")
 	if err := unix.Mkfifo(filepath.Join(dir, "cgroup.event_control"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return madeUpOOM{c: c, dir: dir}
+	return fakeOOM{c: c, dir: dir}
 }
 
 // watch runs WatchOOM and returns the event descriptor that it registered.
-func (m madeUpOOM) watch(ctx context.Context, t *testing.T) (fd int, done chan error) {
+func (m fakeOOM) watch(ctx context.Context, t *testing.T) (fd int, done chan error) {
 	t.Helper()
 	done = make(chan error, 1)
 	go func() { done <- m.c.WatchOOM(ctx, someInstance, "main") }()
@@ -68,7 +68,7 @@ func raise(t *testing.T, fd int) {
 // One kill by the kernel kills the whole leaf, as on v2.
 func TestOOMEndsTheLeaf(t *testing.T) {
 	t.Parallel()
-	m := newMadeUpOOM(t)
+	m := newFakeOOM(t)
 	survivor := sleeper(t)
 	writeTestFile(t, filepath.Join(m.dir, "cgroup.procs"), strconv.Itoa(survivor.Process.Pid)+"\n")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -89,7 +89,7 @@ func TestOOMEndsTheLeaf(t *testing.T) {
 
 func TestOOMWatchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	m := newMadeUpOOM(t)
+	m := newFakeOOM(t)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	_, done := m.watch(ctx, t)
@@ -102,7 +102,7 @@ func TestOOMWatchEndsWithItsContext(t *testing.T) {
 // The kernel reports the removal of a leaf as an event.
 func TestOOMWatchEndsWithItsLeaf(t *testing.T) {
 	t.Parallel()
-	m := newMadeUpOOM(t)
+	m := newFakeOOM(t)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	fd, done := m.watch(ctx, t)
@@ -117,11 +117,11 @@ func TestOOMWatchEndsWithItsLeaf(t *testing.T) {
 
 func TestOOMWatch(t *testing.T) {
 	t.Parallel()
-	if err := madeUpV2(t).WatchOOM(t.Context(), someInstance, "main"); err != nil {
+	if err := fakeV2(t).WatchOOM(t.Context(), someInstance, "main"); err != nil {
 		t.Errorf("on v2, where the kernel does it: %v", err)
 	}
-	err := madeUpV1(t, false).WatchOOM(t.Context(), someInstance, "absent")
-	if err == nil || !strings.Contains(err.Error(), "cannot watch for out of memory") {
+	err := fakeV1(t, false).WatchOOM(t.Context(), someInstance, "absent")
+	if err == nil || !strings.Contains(err.Error(), "cannot watch for OOM kills") {
 		t.Errorf("without a leaf: %v, want that it cannot be watched", err)
 	}
 }

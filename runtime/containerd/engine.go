@@ -199,7 +199,7 @@ func (e *Engine) Keep(ctx context.Context) {
 		if round%firewallEvery != 0 {
 			continue
 		}
-		if err := e.fw.Keep(); err != nil {
+		if err := e.fw.Restore(); err != nil {
 			e.log.Warn("cannot keep firewall", "err", err)
 		}
 	}

@@ -36,7 +36,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 	}{
 		{"http turns 500", as("http", "/health", patience), "exec ./testapp serve 0.0.0.0:8080", "/sicken", runtime.CauseUnhealthy, []string{"Instance became unhealthy", "/health", "500"}},
 		{"never listens", as("port", "", 3*time.Second), "exec ./testapp sleep", "", runtime.CauseStartTimeout, []string{"8080", "refused"}},
-		{"loopback only", as("port", "", 10*time.Second), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"}},
+		{"loopback only", as("port", "", 10*time.Second), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens only on 127.0.0.1:8080; it must listen on 0.0.0.0"}},
 	}
 	w := newWorld(t)
 	w.policy = supervisor.Policy{KillDelay: time.Second}

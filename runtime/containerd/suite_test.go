@@ -14,14 +14,14 @@ import (
 
 // The real engine fulfills the same contract as the fake one.
 func TestEngineSuite(t *testing.T) {
-	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.Ground {
+	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.SuiteConfig {
 		w := newWorld(t)
 		stack, err := w.stack("")
 		if err != nil {
 			t.Fatal(err)
 		}
 		specs := 0
-		return runtimetest.Ground{
+		return runtimetest.SuiteConfig{
 			Engine: func() runtime.Engine {
 				w.leave()
 				w.open()

@@ -17,7 +17,7 @@ import (
 
 // Apps that answer no connection attempt do not block other dials, however many
 // attempts wait for them.
-func TestHungAppKeepsNobodyWaiting(t *testing.T) {
+func TestHungAppBlocksNoOtherDial(t *testing.T) {
 	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
 	// A thread for this test alone, because any other thread can be in the namespace of
 	// an instance for a moment. This includes the first thread of the process.

@@ -47,12 +47,12 @@ func (f *Firewall) Apply() error {
 	if err := f.applyTable(c); err != nil {
 		return err
 	}
-	return f.keepForward(c)
+	return f.restoreForward(c)
 }
 
-// Keep restores rules that other programs removed: a reload of the nftables service
+// Restore restores rules that other programs removed: a reload of the nftables service
 // flushes every table, not only its own.
-func (f *Firewall) Keep() error {
+func (f *Firewall) Restore() error {
 	c, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("cannot open nftables: %w", err)
@@ -66,7 +66,7 @@ func (f *Firewall) Keep() error {
 			return err
 		}
 	}
-	return f.keepForward(c)
+	return f.restoreForward(c)
 }
 
 func (f *Firewall) applyTable(c *nftables.Conn) error {
@@ -81,7 +81,7 @@ func (f *Firewall) applyTable(c *nftables.Conn) error {
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("cannot set nftables table %s: %w (does the kernel have nf_tables with nat?)", f.Table, err)
+		return fmt.Errorf("cannot set nftables table %s: %w (check that the kernel supports nf_tables with NAT)", f.Table, err)
 	}
 	return nil
 }
@@ -193,10 +193,10 @@ func (f *Firewall) input() ownChain {
 	return in
 }
 
-// keepForward adds the firewall's accepts to a FORWARD chain that drops by default, or
+// restoreForward adds the firewall's accepts to a FORWARD chain that drops by default, or
 // to the chain that Docker reserves for its users. Other tools flush these chains, so
 // it is called regularly.
-func (f *Firewall) keepForward(c *nftables.Conn) error {
+func (f *Firewall) restoreForward(c *nftables.Conn) error {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
 		return fmt.Errorf("cannot list nftables chains: %w", err)

@@ -177,8 +177,8 @@ func answer(c net.Conn) {
 	}
 }
 
-// ask connects from a namespace and returns the address that the server sees.
-func (l *lan) ask(from, to string, port int, patience time.Duration) (seen string, err error) {
+// dialFrom connects from a namespace and returns the address that the server sees.
+func (l *lan) dialFrom(from, to string, port int, patience time.Duration) (seen string, err error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
@@ -207,7 +207,7 @@ func greet(ctx context.Context, address string) (string, error) {
 
 func (l *lan) reaches(from, to string, port int, seen string) {
 	l.t.Helper()
-	if got, err := l.ask(from, to, port, arrives); err != nil || got != seen {
+	if got, err := l.dialFrom(from, to, port, arrives); err != nil || got != seen {
 		l.t.Errorf("%s to %s:%d: seen as %q, %v; want %s", l.whose(from), to, port, got, err, seen)
 	}
 }
@@ -215,7 +215,7 @@ func (l *lan) reaches(from, to string, port int, seen string) {
 // cannotReach expects a timeout: a refusal would come from behind the firewall.
 func (l *lan) cannotReach(from, to string, port int) {
 	l.t.Helper()
-	got, err := l.ask(from, to, port, dropped)
+	got, err := l.dialFrom(from, to, port, dropped)
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
 		l.t.Errorf("%s to %s:%d: seen as %q, %v; want no answer at all", l.whose(from), to, port, got, err)
@@ -342,7 +342,7 @@ func TestNeighboursCannotReachInstances(t *testing.T) {
 			if tt.chain != "" {
 				// The machine's rules alone would block instances.
 				l.cannotReach(l.instance, lanNeighbour, lanPort)
-				l.must(l.fw.keepForward(l.conn()))
+				l.must(l.fw.restoreForward(l.conn()))
 			}
 			// Instances are reachable without the daemon's own table.
 			l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
@@ -370,7 +370,7 @@ func TestFirewallComesBack(t *testing.T) {
 	drops()
 	l.must(l.fw.Apply())
 	l.change(func(c *nftables.Conn) { c.AddChain(&nftables.Chain{Name: "mark", Table: l.fw.ownTable()}) })
-	l.must(l.fw.Keep())
+	l.must(l.fw.Restore())
 	if !l.hasChain("mark") {
 		t.Error("a whole table was made anew")
 	}
@@ -378,7 +378,7 @@ func TestFirewallComesBack(t *testing.T) {
 	l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
 	l.reaches(l.instance, lanGateway, lanPort, lanInstance)
 	drops()
-	l.must(l.fw.Keep())
+	l.must(l.fw.Restore())
 	l.guarded()
 
 	whole := l.ownRules()
@@ -397,7 +397,7 @@ func TestFirewallComesBack(t *testing.T) {
 	}
 	for name, damage := range damages {
 		l.change(damage)
-		l.must(l.fw.Keep())
+		l.must(l.fw.Restore())
 		if got := l.ownRules(); got != whole {
 			t.Errorf("%s: %d rules in the own table, want %d", name, got, whole)
 		}

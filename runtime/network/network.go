@@ -32,8 +32,8 @@ type Bridge struct {
 }
 
 const (
-	maxDials  = 64
-	turnLimit = 30 * time.Second // far longer than choosing a subnet takes
+	maxDials    = 64
+	lockTimeout = 30 * time.Second // far longer than choosing a subnet takes
 )
 
 // New returns the network of the instances. SetUp creates its bridge.
@@ -50,7 +50,7 @@ func (n *Bridge) Gateway() netip.Addr { return n.Subnet.Addr().Next() }
 func TakeSubnet(ctx context.Context, bridge string) (netip.Prefix, error) {
 	// A socket name in the network namespace of the subnets. The kernel releases it
 	// when the process exits for any reason.
-	turn, err := inTurn(ctx, "@dew-subnet")
+	turn, err := lockName(ctx, "@dew-subnet")
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -66,9 +66,9 @@ func TakeSubnet(ctx context.Context, bridge string) (netip.Prefix, error) {
 	return p, New("", bridge, p).makeBridge()
 }
 
-// inTurn waits until no other process holds the socket name, and takes it.
-func inTurn(ctx context.Context, name string) (io.Closer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, turnLimit, errors.New("another daemon does not get done with it"))
+// lockName waits until no other process holds the socket name, and takes it.
+func lockName(ctx context.Context, name string) (io.Closer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout, errors.New("another daemon is still choosing a subnet"))
 	defer cancel()
 	for {
 		l, err := net.ListenPacket("unixgram", name)
@@ -131,13 +131,13 @@ next:
 		}
 		return p, nil
 	}
-	return netip.Prefix{}, errors.New("cannot find a free subnet in 10.201.0.0/16: give one with --subnet")
+	return netip.Prefix{}, errors.New("cannot find a free subnet in 10.201.0.0/16: choose one with --subnet")
 }
 
 // SetUp creates the bridge and the settings that instances need.
 func (n *Bridge) SetUp() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make the folder of network namespaces: %w", err)
+		return fmt.Errorf("cannot create the folder for network namespaces: %w", err)
 	}
 	if err := n.makeBridge(); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (n *Bridge) makeBridge() error {
 	la.Name = n.bridge
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: la})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("cannot make bridge %s: %w (is the kernel module bridge there?)", n.bridge, err)
+		return fmt.Errorf("cannot create bridge %s: %w (check that the kernel module bridge is available)", n.bridge, err)
 	}
 	br, err := netlink.LinkByName(n.bridge)
 	if err != nil {
@@ -160,7 +160,7 @@ func (n *Bridge) makeBridge() error {
 	}
 	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.Gateway(), n.Subnet.Bits()))}
 	if err := netlink.AddrReplace(br, addr); err != nil {
-		return fmt.Errorf("cannot give bridge %s its address: %w", n.bridge, err)
+		return fmt.Errorf("cannot assign an address to bridge %s: %w", n.bridge, err)
 	}
 	// Without its own IPv6 address the bridge has no unfiltered way to the host.
 	if err := setSysctl("net/ipv6/conf/"+n.bridge+"/disable_ipv6", "1"); err != nil {
@@ -229,7 +229,7 @@ func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix) error {
 	la.Name, la.MasterIndex, la.MTU = VethName(id), br.Attrs().Index, br.Attrs().MTU
 	veth := &netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns), PeerMTU: uint32(la.MTU), PeerHardwareAddr: hardwareAddr(addr.Addr())}
 	if err := netlink.LinkAdd(veth); err != nil {
-		return fmt.Errorf("cannot make veth: %w", err)
+		return fmt.Errorf("cannot create veth: %w", err)
 	}
 	if err := netlink.LinkSetUp(veth); err != nil {
 		return fmt.Errorf("cannot bring up veth: %w", err)
@@ -279,7 +279,7 @@ func (n *Bridge) configure(ns netns.NsHandle, addr netip.Prefix) error {
 func newNamespace(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
-		return fmt.Errorf("cannot make network namespace: %w", err)
+		return fmt.Errorf("cannot create network namespace: %w", err)
 	}
 	f.Close()
 	done := make(chan error)
@@ -288,12 +288,12 @@ func newNamespace(path string) error {
 		// goroutine.
 		goruntime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("cannot make network namespace: %w", err)
+			done <- fmt.Errorf("cannot create network namespace: %w", err)
 			return
 		}
 		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
 		if err := unix.Mount(self, path, "none", unix.MS_BIND, ""); err != nil {
-			done <- fmt.Errorf("cannot keep network namespace: %w", err)
+			done <- fmt.Errorf("cannot mount network namespace: %w", err)
 			return
 		}
 		done <- nil
@@ -374,7 +374,7 @@ func inNamespace(path string, fn func() error) error {
 	home, err := netns.Get()
 	if err != nil {
 		goruntime.UnlockOSThread()
-		return fmt.Errorf("cannot open own network namespace: %w", err)
+		return fmt.Errorf("cannot open dewd's own network namespace: %w", err)
 	}
 	defer home.Close()
 	away, err := netns.GetFromPath(path)

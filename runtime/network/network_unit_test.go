@@ -88,8 +88,8 @@ func TestDialWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
 	for address, want := range map[string]string{
-		"localhost:8080": "not an address and port", // it would be resolved in another namespace
-		"10.201.16.2":    "not an address and port",
+		"localhost:8080": "it is not an address with a port", // it would be resolved in another namespace
+		"10.201.16.2":    "it is not an address with a port",
 		"127.0.0.1:8080": "cannot open network namespace of the instance",
 	} {
 		_, err := n.Dial(t.Context(), someInstance, "tcp", address)

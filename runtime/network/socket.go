@@ -24,7 +24,7 @@ import (
 func (n *Bridge) Dial(ctx context.Context, id runtime.InstanceID, kind, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot dial %s: not an address and port: %w", address, err)
+		return nil, fmt.Errorf("cannot connect to %s: it is not an address with a port: %w", address, err)
 	}
 	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 	fd, err := n.socket(ctx, id, kind, to)
@@ -80,7 +80,7 @@ func connectSocket(ctx context.Context, fd int, to netip.AddrPort) (net.Conn, er
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
 		err = await(ctx, f)
 	}
-	if err == nil && toItself(fd) {
+	if err == nil && isSelfConnection(fd) {
 		err = unix.ECONNREFUSED
 	}
 	if errno := unix.Errno(0); errors.As(err, &errno) {
@@ -138,9 +138,9 @@ func connected(fd int) error {
 	return nil
 }
 
-// toItself reports whether the kernel chose the dialled port as the socket's own port
+// isSelfConnection reports whether the kernel chose the dialled port as the socket's own port
 // and connected the socket to itself. In that case no program listens there.
-func toItself(fd int) bool {
+func isSelfConnection(fd int) bool {
 	here, err := unix.Getsockname(fd)
 	if err != nil {
 		return false

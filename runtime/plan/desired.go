@@ -65,7 +65,7 @@ func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 	if d.App.Droplet != "" {
 		d.Droplet, err = p.c.Droplets.Get(d.App.Droplet)
 		if errors.Is(err, droplet.ErrNotFound) {
-			return d, refuse(d, fmt.Sprintf("its droplet %s is gone: push the app again", d.App.Droplet))
+			return d, refuse(d, fmt.Sprintf("droplet %s does not exist: push the app again", d.App.Droplet))
 		}
 		if err != nil {
 			return d, fmt.Errorf("cannot read the droplet: %w", err)
@@ -75,7 +75,7 @@ func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 		return d, err
 	}
 	if d.stack, err = p.c.Stacks(cmp.Or(d.Droplet.Stack, d.App.Stack)); err != nil {
-		return d, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
+		return d, refuse(d, fmt.Sprintf("cannot use the stack: %v", err))
 	}
 	return d, nil
 }

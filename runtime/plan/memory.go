@@ -32,7 +32,7 @@ func splitMemory(total int, sidecars []app.Sidecar) (split, error) {
 		}
 	}
 	if s.main <= 0 {
-		return split{}, fmt.Errorf("the memory of its sidecars (%s) must be less than the process's %dM: give the process more or the sidecars less",
+		return split{}, fmt.Errorf("the memory of the sidecars (%s) must be less than the memory of the process (%dM): increase the memory of the process or decrease that of the sidecars",
 			strings.Join(who, ", "), total)
 	}
 	return s, nil

@@ -36,7 +36,7 @@ func TestSplitMemory(t *testing.T) {
 			"none left", 96,
 			[]app.Sidecar{side("config server", 64), side("b", 32), side("c", 0)},
 			split{},
-			"the memory of its sidecars ('config server' 64M, 'b' 32M) must be less than the process's 96M: give the process more or the sidecars less",
+			"the memory of the sidecars ('config server' 64M, 'b' 32M) must be less than the memory of the process (96M): increase the memory of the process or decrease that of the sidecars",
 		},
 	} {
 		got, err := splitMemory(c.total, c.sidecars)
@@ -49,7 +49,7 @@ func TestSplitMemory(t *testing.T) {
 	}
 }
 
-func testWish() Desired {
+func testDesired() Desired {
 	return Desired{
 		space: app.Space{GUID: "space-1", Name: "dev"}, org: app.Org{GUID: "org-1", Name: "local"},
 		uris: []string{"shop.dew.localhost"},
@@ -76,7 +76,7 @@ func testIdentity() identity {
 // the platform's.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	env, err := instanceEnvironment(testWish(), testIdentity(), 192)
+	env, err := instanceEnvironment(testDesired(), testIdentity(), 192)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestSpecOfDesiredState(t *testing.T) {
 	t.Parallel()
-	s, err := testWish().instanceSpec(runtime.SlotID{Process: "app-1", Index: 2}, "cell-1", testIdentity())
+	s, err := testDesired().instanceSpec(runtime.SlotID{Process: "app-1", Index: 2}, "cell-1", testIdentity())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func TestSpecOfDesiredState(t *testing.T) {
 
 func TestSpecThatCannotBe(t *testing.T) {
 	t.Parallel()
-	none := testWish()
+	none := testDesired()
 	none.Droplet.Commands = nil
-	full := testWish()
+	full := testDesired()
 	full.Process.MemoryMB = 64
 	for name, d := range map[string]Desired{"No start command found": none, "must be less than": full} {
 		_, err := d.instanceSpec(runtime.SlotID{}, "", testIdentity())

@@ -77,10 +77,10 @@ func (p *Planner) desiredServer(guid string) (d Desired, ok bool, err error) {
 	}
 	d = Desired{App: app.App{GUID: v.GUID, Name: v.Name}, Process: serverProcess(v), Server: &v}
 	if !p.c.Subnet.Contains(v.Address) {
-		return d, true, refuse(d, fmt.Sprintf("its address %s is not in the subnet %s: give the old one with --subnet, or make the service again", v.Address, p.c.Subnet))
+		return d, true, refuse(d, fmt.Sprintf("address %s is not in the subnet %s: set the old subnet with --subnet, or create the service again", v.Address, p.c.Subnet))
 	}
 	if d.stack, err = p.c.Stacks(v.Stack); err != nil {
-		return d, true, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
+		return d, true, refuse(d, fmt.Sprintf("cannot use the stack: %v", err))
 	}
 	return d, true, nil
 }

@@ -61,7 +61,7 @@ func (p *Planner) desiredTask(t app.Task) (d Desired, err error) {
 	}
 	d.Droplet, err = p.c.Droplets.Get(t.Droplet)
 	if errors.Is(err, droplet.ErrNotFound) {
-		return d, refuse(d, fmt.Sprintf("its droplet %s is gone: push the app again", t.Droplet))
+		return d, refuse(d, fmt.Sprintf("droplet %s does not exist: push the app again", t.Droplet))
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot read the droplet: %w", err)
@@ -70,7 +70,7 @@ func (p *Planner) desiredTask(t app.Task) (d Desired, err error) {
 		return d, err
 	}
 	if d.stack, err = p.c.Stacks(cmp.Or(d.Droplet.Stack, d.App.Stack)); err != nil {
-		return d, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
+		return d, refuse(d, fmt.Sprintf("cannot use the stack: %v", err))
 	}
 	return d, nil
 }

@@ -19,21 +19,21 @@ import (
 // Container is an instance of a Fake, for tests. It can end in every way that a real
 // one can.
 type Container struct {
-	ground     *ground
-	spec       runtime.Spec
-	procs      []*proc
-	exits      []runtime.Exit // in the order in which they happened
-	handles    []*handle
-	sessions   []*session
-	taken      runtime.Consumption
-	crashState runtime.CrashState
-	files      int64 // number of written files
-	refuse     bool
-	paused     bool
-	deleted    bool
-	crashed    *time.Time // time of the crash, if its files must be stored
-	deleteErr  error
-	dialErr    error
+	machine     *fakeMachine
+	spec        runtime.Spec
+	procs       []*proc
+	exits       []runtime.Exit // in the order in which they happened
+	handles     []*handle
+	sessions    []*session
+	consumption runtime.Consumption
+	crashState  runtime.CrashState
+	files       int64 // number of written files
+	refuse      bool
+	paused      bool
+	deleted     bool
+	crashed     *time.Time // time of the crash, if its files must be stored
+	deleteErr   error
+	dialErr     error
 }
 
 // proc is one process.
@@ -41,17 +41,17 @@ type proc struct {
 	runtime.ProcessSpec
 	ended   chan struct{} // closed when it exits
 	over    bool
-	deaf    map[syscall.Signal]bool
+	ignored map[syscall.Signal]bool
 	lines   []logstream.Envelope // printed, not in the log yet
 	holding chan struct{}        // Reap waits until it is closed
 }
 
-// All fields of Container and proc are guarded by ground.mu.
+// All fields of Container and proc are guarded by machine.mu.
 
-func newContainer(g *ground, s runtime.Spec) *Container {
-	c := &Container{ground: g, spec: s, refuse: g.refuse, taken: runtime.Consumption{Entitled: 1}}
+func newContainer(g *fakeMachine, s runtime.Spec) *Container {
+	c := &Container{machine: g, spec: s, refuse: g.refuse, consumption: runtime.Consumption{Entitled: 1}}
 	for _, p := range s.Processes {
-		c.procs = append(c.procs, &proc{ProcessSpec: p, ended: make(chan struct{}), deaf: map[syscall.Signal]bool{}})
+		c.procs = append(c.procs, &proc{ProcessSpec: p, ended: make(chan struct{}), ignored: map[syscall.Signal]bool{}})
 	}
 	return c
 }
@@ -72,8 +72,8 @@ func (c *Container) OOM(exec string) {
 	c.EndWith(runtime.Exit{Exec: exec, Code: 137, OOM: true, Cause: runtime.CauseOutOfMemory, At: time.Now()})
 }
 
-// Lose ends all processes without a status, like a killed shim.
-func (c *Container) Lose() {
+// LoseShim ends all processes without a status, like a killed shim.
+func (c *Container) LoseShim() {
 	for _, p := range c.spec.Processes {
 		c.EndWith(runtime.Exit{Exec: p.Exec, Code: -1, Cause: runtime.CauseRuntimeLost, At: time.Now()})
 	}
@@ -81,9 +81,9 @@ func (c *Container) Lose() {
 
 // EndInit ends the container's first process, and all others with it.
 func (c *Container) EndInit() {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
-	c.tell(runtime.Exit{
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
+	c.report(runtime.Exit{
 		Exec: runtime.InitExec, Source: runtime.ProcessSource(c.spec.Type, ""), Code: 137,
 		Cause: runtime.CauseInitExited, At: time.Now(),
 	})
@@ -94,83 +94,83 @@ func (c *Container) EndInit() {
 
 // EndWith ends a process with exactly this exit. It fills in name, source and memory.
 func (c *Container) EndWith(e runtime.Exit) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.end(c.proc(e.Exec), e)
 }
 
 // Print makes a process print a line that is not in the log before it is reaped.
 func (c *Container) Print(exec, text string) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.print(c.proc(exec), text)
 }
 
-// Deafen makes a process ignore these signals.
-func (c *Container) Deafen(exec string, signals ...syscall.Signal) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+// IgnoreSignals makes a process ignore these signals.
+func (c *Container) IgnoreSignals(exec string, signals ...syscall.Signal) {
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	for _, s := range signals {
-		c.proc(exec).deaf[s] = true
+		c.proc(exec).ignored[s] = true
 	}
 }
 
-// Take sets the resources that the instance has used so far.
-func (c *Container) Take(used runtime.Consumption) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
-	c.taken = used
+// SetConsumption sets the resources that the instance has used so far.
+func (c *Container) SetConsumption(used runtime.Consumption) {
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
+	c.consumption = used
 }
 
 // SetCrashState sets what CrashState returns.
 func (c *Container) SetCrashState(st runtime.CrashState) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.crashState = st
 }
 
 // HoldReap makes Reap of a process wait until release is called.
 func (c *Container) HoldReap(exec string) (release func()) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	held := make(chan struct{})
 	c.proc(exec).holding = held
 	return func() { close(held) }
 }
 
-// Refuse makes the instance refuse or accept connections. After the start it accepts
+// RefuseConnections makes the instance refuse or accept connections. After the start it accepts
 // them.
-func (c *Container) Refuse(refuse bool) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+func (c *Container) RefuseConnections(refuse bool) {
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.refuse = refuse
 }
 
 // FailDial makes Dial fail with err before it reaches the app, until err is nil.
 func (c *Container) FailDial(err error) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.dialErr = err
 }
 
 // Pause pauses the instance for its output, or continues it.
 func (c *Container) Pause(paused bool) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.paused = paused
 }
 
 // FailDelete makes Delete fail with err, until err is nil.
 func (c *Container) FailDelete(err error) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.deleteErr = err
 }
 
 // CloseExits closes the channel of exits although processes are running.
 func (c *Container) CloseExits() {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	for _, h := range c.handles {
 		h.close()
 	}
@@ -178,15 +178,15 @@ func (c *Container) CloseExits() {
 
 // Deleted reports whether the instance is deleted.
 func (c *Container) Deleted() bool {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	return c.deleted
 }
 
 // Alive returns the running execs.
 func (c *Container) Alive() []string {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	var out []string
 	for _, p := range c.procs {
 		if !p.over {
@@ -223,7 +223,7 @@ func (c *Container) interpret(p *proc) {
 		case word == "echo":
 			c.print(p, rest)
 		case command == "trap '' TERM":
-			p.deaf[syscall.SIGTERM] = true
+			p.ignored[syscall.SIGTERM] = true
 		case command == "kill -9 $$":
 			exit(137)
 			return
@@ -239,7 +239,7 @@ func (c *Container) interpret(p *proc) {
 			exit(127)
 			return
 		default: // it keeps running, so its output is read
-			c.ground.logged[c.spec.App] = append(c.ground.logged[c.spec.App], p.lines...)
+			c.machine.logged[c.spec.App] = append(c.machine.logged[c.spec.App], p.lines...)
 			p.lines = nil
 			return
 		}
@@ -259,16 +259,16 @@ func (c *Container) end(p *proc, e runtime.Exit) {
 	if e.OOM {
 		e.Memory.Peak = p.Memory
 	}
-	c.tell(e)
+	c.report(e)
 }
 
-// tell reports an exit to all engines that have the container.
-func (c *Container) tell(e runtime.Exit) {
+// report reports an exit to all engines that have the container.
+func (c *Container) report(e runtime.Exit) {
 	c.exits = append(c.exits, e)
 	over := c.over()
-	c.ground.deliver(func() {
+	c.machine.deliver(func() {
 		for _, h := range c.handles {
-			h.tell(e)
+			h.report(e)
 			h.closeIf(over)
 		}
 	})
@@ -283,7 +283,7 @@ func (c *Container) remove() {
 	for _, p := range c.procs {
 		c.end(p, runtime.Exit{Exec: p.Exec, Code: 137, Cause: runtime.CauseExited, At: time.Now()})
 	}
-	c.endSessions("its instance has ended")
+	c.endSessions("the instance has stopped")
 	c.deleted = true
 }
 
@@ -298,7 +298,7 @@ func (c *Container) attach() *handle {
 	h := &handle{container: c, exits: make(chan runtime.Exit, len(c.procs)+1)}
 	c.handles = append(c.handles, h)
 	for _, e := range c.exits {
-		h.tell(e)
+		h.report(e)
 	}
 	h.closeIf(c.over())
 	return h
@@ -311,7 +311,7 @@ type handle struct {
 	closed    bool
 }
 
-func (h *handle) tell(e runtime.Exit) {
+func (h *handle) report(e runtime.Exit) {
 	if !h.closed {
 		h.exits <- e
 	}
@@ -334,23 +334,23 @@ func (h *handle) Spec() runtime.Spec         { return h.container.spec }
 func (h *handle) Exits() <-chan runtime.Exit { return h.exits }
 
 func (h *handle) Settle(ctx context.Context) error {
-	g := h.container.ground
+	g := h.container.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.silent {
+	if g.serviceHangs {
 		return runtime.ErrUnavailable
 	}
 	return ctx.Err()
 }
 
 func (h *handle) Paused() bool {
-	h.container.ground.mu.Lock()
-	defer h.container.ground.mu.Unlock()
+	h.container.machine.mu.Lock()
+	defer h.container.machine.mu.Unlock()
 	return h.container.paused
 }
 
 func (h *handle) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
-	g := h.container.ground
+	g := h.container.machine
 	g.mu.Lock()
 	p := h.container.proc(exec)
 	g.calls = append(g.calls, "reap "+exec)
@@ -375,13 +375,13 @@ func (h *handle) Reap(ctx context.Context, exec string) ([]logstream.Envelope, e
 }
 
 func (h *handle) Signal(ctx context.Context, sig syscall.Signal, execs ...string) error {
-	g := h.container.ground
+	g := h.container.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls = append(g.calls, fmt.Sprintf("signal %v %s", sig, strings.Join(execs, " ")))
 	for _, exec := range execs {
 		p := h.container.proc(exec)
-		if p.over || p.deaf[sig] {
+		if p.over || p.ignored[sig] {
 			continue
 		}
 		h.container.end(p, runtime.Exit{Exec: exec, Code: 128 + int(sig), Cause: runtime.CauseExited, At: time.Now()})
@@ -391,21 +391,21 @@ func (h *handle) Signal(ctx context.Context, sig syscall.Signal, execs ...string
 
 // CrashState returns the state that SetCrashState set.
 func (h *handle) CrashState(context.Context) runtime.CrashState {
-	h.container.ground.mu.Lock()
-	defer h.container.ground.mu.Unlock()
+	h.container.machine.mu.Lock()
+	defer h.container.machine.mu.Unlock()
 	return h.container.crashState
 }
 
 func (h *handle) Consumption(context.Context) (runtime.Consumption, error) {
-	h.container.ground.mu.Lock()
-	defer h.container.ground.mu.Unlock()
-	return h.container.taken, nil
+	h.container.machine.mu.Lock()
+	defer h.container.machine.mu.Unlock()
+	return h.container.consumption, nil
 }
 
 // Dial behaves like an app that accepts every connection while its main process is
 // running, and sends nothing.
 func (h *handle) Dial(_ context.Context, network, address string) (net.Conn, error) {
-	g := h.container.ground
+	g := h.container.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if h.container.dialErr != nil {
@@ -413,7 +413,7 @@ func (h *handle) Dial(_ context.Context, network, address string) (net.Conn, err
 	}
 	if h.container.refuse || h.container.deleted || h.container.proc(runtime.MainExec).over {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.Join(
-			fmt.Errorf("cannot reach %s", address), os.NewSyscallError("connect", syscall.ECONNREFUSED))}
+			fmt.Errorf("cannot connect to %s", address), os.NewSyscallError("connect", syscall.ECONNREFUSED))}
 	}
 	here, there := net.Pipe()
 	if err := there.Close(); err != nil {
@@ -423,7 +423,7 @@ func (h *handle) Dial(_ context.Context, network, address string) (net.Conn, err
 }
 
 func (h *handle) Delete(ctx context.Context) error {
-	g := h.container.ground
+	g := h.container.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls = append(g.calls, "delete")

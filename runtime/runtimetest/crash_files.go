@@ -24,19 +24,19 @@ type crashFiles struct {
 
 // KeepFiles implements KeepableContainer.KeepFiles.
 func (h *handle) KeepFiles(crashed time.Time) {
-	h.container.ground.mu.Lock()
-	defer h.container.ground.mu.Unlock()
+	h.container.machine.mu.Lock()
+	defer h.container.machine.mu.Unlock()
 	h.container.crashed = &crashed
 }
 
 // keep adds the instance in front of the stored ones. It adds an instance only once.
-func (g *ground) keep(c *Container) {
+func (g *fakeMachine) keep(c *Container) {
 	if c.crashed == nil || c.deleted {
 		return
 	}
 	s := c.spec
 	g.kept = slices.Insert(g.kept, 0, &crashFiles{container: c, CrashFiles: runtime.CrashFiles{
-		Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, CrashedAt: *c.crashed, Size: c.taken.Disk,
+		Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, CrashedAt: *c.crashed, Size: c.consumption.Disk,
 	}})
 	n := 0
 	g.kept = slices.DeleteFunc(g.kept, func(r *crashFiles) bool {
@@ -49,10 +49,10 @@ func (g *ground) keep(c *Container) {
 
 // CrashFiles implements CrashKeeper.CrashFiles.
 func (f *Fake) CrashFiles() []runtime.CrashFiles {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
 	var out []runtime.CrashFiles
-	for _, r := range f.ground.kept {
+	for _, r := range f.machine.kept {
 		out = append(out, r.CrashFiles)
 	}
 	return out
@@ -60,9 +60,9 @@ func (f *Fake) CrashFiles() []runtime.CrashFiles {
 
 // ExecCrashFiles implements CrashKeeper.ExecCrashFiles.
 func (f *Fake) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, sidecar string, s runtime.ExecSpec) (runtime.Session, error) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	for _, r := range f.ground.kept {
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	for _, r := range f.machine.kept {
 		if r.Instance != id || !slices.ContainsFunc(r.container.procs, func(p *proc) bool { return p.Name == sidecar }) {
 			continue
 		}
@@ -76,14 +76,14 @@ func (f *Fake) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, sideca
 
 // DropCrashFiles implements CrashKeeper.DropCrashFiles.
 func (f *Fake) DropCrashFiles(ctx context.Context, process string) error {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.kept = slices.DeleteFunc(f.ground.kept, func(r *crashFiles) bool {
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.kept = slices.DeleteFunc(f.machine.kept, func(r *crashFiles) bool {
 		if r.Slot.Process != process {
 			return false
 		}
 		for _, ses := range r.sessions {
-			ses.finish(runtime.SessionEnd{Code: 137, Why: "what was kept of it is removed"})
+			ses.finish(runtime.SessionEnd{Code: 137, Why: "the stored files of the instance were deleted"})
 		}
 		return true
 	})

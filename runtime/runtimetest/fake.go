@@ -12,116 +12,118 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Fake is an Engine in memory. Its instances live on a ground that outlives it, as
-// containers outlive a daemon. Next returns the engine of the next daemon.
+// Fake is an Engine in memory. Its instances live on a fakeMachine that outlives it, as
+// containers outlive a daemon. NextDaemon returns the engine of the next daemon.
 type Fake struct {
-	ground *ground
-	known  map[*Container]bool // containers that this engine returned, guarded by ground.mu
+	machine *fakeMachine
+	known   map[*Container]bool // containers that this engine returned, guarded by machine.mu
 }
 
-// ground has the instances, independently of an engine.
-type ground struct {
-	mu         sync.Mutex
-	containers []*Container // all that were ever started, in order
-	startErr   error
-	adoptErr   error
-	onStart    func(runtime.Spec)
-	refuse     bool // whether new instances refuse connections
-	blocked    chan struct{}
-	logged     map[string][]logstream.Envelope
-	calls      []string
-	silent     bool          // the container service does not answer
-	held       []func()      // its reports for the time when it answers again
-	kept       []*crashFiles // newest first
+// fakeMachine has the instances, independently of an engine.
+type fakeMachine struct {
+	mu           sync.Mutex
+	containers   []*Container // all that were ever started, in order
+	startErr     error
+	adoptErr     error
+	onStart      func(runtime.Spec)
+	refuse       bool // whether new instances refuse connections
+	blocked      chan struct{}
+	logged       map[string][]logstream.Envelope
+	calls        []string
+	serviceHangs bool          // the container service does not answer
+	held         []func()      // its reports for the time when it answers again
+	kept         []*crashFiles // newest first
 
-	spoilt    runtime.InstanceID // cannot be adopted while spoiltWhy returns an error
-	spoiltWhy func() error
+	unadoptable    runtime.InstanceID // cannot be adopted while unadoptableErr returns an error
+	unadoptableErr func() error
 }
 
-// NewFake returns an engine on a new ground.
+// NewFake returns an engine on a new machine.
 func NewFake() *Fake {
 	return &Fake{
-		ground: &ground{logged: map[string][]logstream.Envelope{}},
-		known:  map[*Container]bool{},
+		machine: &fakeMachine{logged: map[string][]logstream.Envelope{}},
+		known:   map[*Container]bool{},
 	}
 }
 
-// Next returns the engine of the next daemon on the same ground.
-func (f *Fake) Next() *Fake { return &Fake{ground: f.ground, known: map[*Container]bool{}} }
+// NextDaemon returns the engine of the next daemon on the same machine.
+func (f *Fake) NextDaemon() *Fake {
+	return &Fake{machine: f.machine, known: map[*Container]bool{}}
+}
 
 // FailStart makes every Start fail with err, until err is nil.
 func (f *Fake) FailStart(err error) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.startErr = err
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.startErr = err
 }
 
 // FailAdopt makes every Adopt fail with err, until err is nil.
 func (f *Fake) FailAdopt(err error) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.adoptErr = err
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.adoptErr = err
 }
 
-// SpoilAdoption makes every attempt to adopt an instance fail while why returns an
+// FailAdoptionOf makes every attempt to adopt an instance fail while why returns an
 // error.
-func (f *Fake) SpoilAdoption(id runtime.InstanceID, why func() error) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.spoilt, f.ground.spoiltWhy = id, why
+func (f *Fake) FailAdoptionOf(id runtime.InstanceID, why func() error) {
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.unadoptable, f.machine.unadoptableErr = id, why
 }
 
-// Refuse makes new instances refuse or accept connections from their start on.
-func (f *Fake) Refuse(refuse bool) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.refuse = refuse
+// RefuseConnections makes new instances refuse or accept connections from their start on.
+func (f *Fake) RefuseConnections(refuse bool) {
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.refuse = refuse
 }
 
 // OnStart sets a function that every Start calls first.
 func (f *Fake) OnStart(fn func(runtime.Spec)) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.onStart = fn
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.onStart = fn
 }
 
 // BlockStart makes every Start wait until release is called or its context is done.
 func (f *Fake) BlockStart() (release func()) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
 	c := make(chan struct{})
-	f.ground.blocked = c
+	f.machine.blocked = c
 	return sync.OnceFunc(func() {
-		f.ground.mu.Lock()
-		defer f.ground.mu.Unlock()
-		f.ground.blocked = nil
+		f.machine.mu.Lock()
+		defer f.machine.mu.Unlock()
+		f.machine.blocked = nil
 		close(c)
 	})
 }
 
-// errSilent is the outage of a silenced engine.
-var errSilent = errors.New("the container service does not answer")
+// errServiceHangs is the outage of a silenced engine.
+var errServiceHangs = errors.New("the container service does not answer")
 
-// Silence stops all answers of the container service, as if it hangs. Exits are
+// HangService stops all answers of the container service, as if it hangs. Exits are
 // reported, and states are known, only after release is called.
-func (f *Fake) Silence() (release func()) {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	f.ground.silent = true
+func (f *Fake) HangService() (release func()) {
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	f.machine.serviceHangs = true
 	return sync.OnceFunc(func() {
-		f.ground.mu.Lock()
-		defer f.ground.mu.Unlock()
-		f.ground.silent = false
-		for _, report := range f.ground.held {
+		f.machine.mu.Lock()
+		defer f.machine.mu.Unlock()
+		f.machine.serviceHangs = false
+		for _, report := range f.machine.held {
 			report()
 		}
-		f.ground.held = nil
+		f.machine.held = nil
 	})
 }
 
 // deliver sends a report now, or when the container service answers again.
-func (g *ground) deliver(report func()) {
-	if g.silent {
+func (g *fakeMachine) deliver(report func()) {
+	if g.serviceHangs {
 		g.held = append(g.held, report)
 		return
 	}
@@ -130,19 +132,19 @@ func (g *ground) deliver(report func()) {
 
 // Outage implements Engine.Outage.
 func (f *Fake) Outage() error {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	if f.ground.silent {
-		return errSilent
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	if f.machine.serviceHangs {
+		return errServiceHangs
 	}
 	return nil
 }
 
 // Containers returns all instances that were ever started, in order.
 func (f *Fake) Containers() []*Container {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	return slices.Clone(f.ground.containers)
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	return slices.Clone(f.machine.containers)
 }
 
 // Last returns the instance that was started last. It panics if there is none.
@@ -158,17 +160,17 @@ func (f *Fake) Present() []*Container {
 
 // Lines returns the lines of an app that are in its log before a Reap.
 func (f *Fake) Lines(app string) []logstream.Envelope {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	return slices.Clone(f.ground.logged[app])
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	return slices.Clone(f.machine.logged[app])
 }
 
 // Calls returns the calls that stopped or changed something, in order: "signal
 // terminated sidecar-0", "reap main", "delete".
 func (f *Fake) Calls() []string {
-	f.ground.mu.Lock()
-	defer f.ground.mu.Unlock()
-	return slices.Clone(f.ground.calls)
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	return slices.Clone(f.machine.calls)
 }
 
 // Start implements Engine.Start.
@@ -176,7 +178,7 @@ func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, er
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	g := f.ground
+	g := f.machine
 	g.mu.Lock()
 	onStart, blocked := g.onStart, g.blocked
 	g.mu.Unlock()
@@ -198,7 +200,7 @@ func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, er
 		return nil, g.startErr
 	}
 	if s.Image != "" {
-		return nil, &runtime.StartError{Reason: "image " + s.Image + " is not on the shelf"}
+		return nil, &runtime.StartError{Reason: "image " + s.Image + " does not exist"}
 	}
 	s.StartedAt = time.Now()
 	c := newContainer(g, s)
@@ -213,7 +215,7 @@ func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, er
 
 // Adopt implements Engine.Adopt.
 func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
-	g := f.ground
+	g := f.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.adoptErr != nil {
@@ -229,11 +231,11 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
 		if c.deleted || f.known[c] {
 			continue
 		}
-		if c.spec.Instance == g.spoilt && g.spoiltWhy() != nil {
+		if c.spec.Instance == g.unadoptable && g.unadoptableErr() != nil {
 			left = append(left, f.unadopted(c))
 			continue
 		}
-		out = append(out, f.take(c))
+		out = append(out, f.adopt(c))
 	}
 	if len(left) > 0 {
 		return out, &runtime.AdoptError{Left: left}
@@ -241,24 +243,24 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
 	return out, ctx.Err()
 }
 
-// take takes over an instance of an earlier daemon. The caller holds the lock.
-func (f *Fake) take(c *Container) runtime.Container {
+// adopt takes over an instance of an earlier daemon. The caller holds the lock.
+func (f *Fake) adopt(c *Container) runtime.Container {
 	f.known[c] = true
-	c.endSessions("its daemon is gone")
+	c.endSessions("dewd has stopped")
 	return c.attach()
 }
 
 func (f *Fake) unadopted(c *Container) runtime.Unadopted {
-	g := f.ground
+	g := f.machine
 	return runtime.Unadopted{
-		Instance: c.spec.Instance, App: c.spec.App, Slot: c.spec.Slot, Task: c.spec.Task, Address: c.spec.Address.Addr(), Err: g.spoiltWhy(),
+		Instance: c.spec.Instance, App: c.spec.App, Slot: c.spec.Slot, Task: c.spec.Task, Address: c.spec.Address.Addr(), Err: g.unadoptableErr(),
 		Retry: func(context.Context) (runtime.Container, error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			if err := g.spoiltWhy(); err != nil {
+			if err := g.unadoptableErr(); err != nil {
 				return nil, err
 			}
-			return f.take(c), nil
+			return f.adopt(c), nil
 		},
 		Remove: func(context.Context) error {
 			g.mu.Lock()
@@ -271,7 +273,7 @@ func (f *Fake) unadopted(c *Container) runtime.Unadopted {
 
 // Sweep implements Engine.Sweep.
 func (f *Fake) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
-	g := f.ground
+	g := f.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.containers {

@@ -11,12 +11,12 @@ import (
 
 // The fake fulfills the contract of an engine, so that tests with it are valid.
 func TestFakeKeepsTheContract(t *testing.T) {
-	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.Ground {
+	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.SuiteConfig {
 		fake := runtimetest.NewFake()
 		n := 0
-		return runtimetest.Ground{
+		return runtimetest.SuiteConfig{
 			Engine: func() runtime.Engine {
-				fake = fake.Next()
+				fake = fake.NextDaemon()
 				return fake
 			},
 			Lines: fake.Lines,

@@ -34,13 +34,13 @@ type session struct {
 
 // Sessions returns the number of sessions that are still running.
 func (c *Container) Sessions() int {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	return len(slices.DeleteFunc(slices.Clone(c.sessions), (*session).isOver))
 }
 
 func (h *handle) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
-	g := h.container.ground
+	g := h.container.machine
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.IndexFunc(h.container.procs, func(p *proc) bool { return p.Exec == exec })
@@ -184,17 +184,17 @@ func (o *outbox) write(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.data.Write(b)
-	o.tell()
+	o.wake()
 }
 
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	o.tell()
+	o.wake()
 }
 
-func (o *outbox) tell() {
+func (o *outbox) wake() {
 	select {
 	case o.more <- struct{}{}:
 	default:

@@ -13,16 +13,16 @@ var _ runtime.StagingContainer = (*handle)(nil)
 // Write sets the number of files that the instance has written. Their size is the Disk
 // of Take.
 func (c *Container) Write(files int64) {
-	c.ground.mu.Lock()
-	defer c.ground.mu.Unlock()
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
 	c.files = files
 }
 
 // Written implements StagingContainer.Written.
 func (h *handle) Written(context.Context) (bytes, files int64, err error) {
-	h.container.ground.mu.Lock()
-	defer h.container.ground.mu.Unlock()
-	return h.container.taken.Disk, h.container.files, nil
+	h.container.machine.mu.Lock()
+	defer h.container.machine.mu.Unlock()
+	return h.container.consumption.Disk, h.container.files, nil
 }
 
 // Pack implements StagingContainer.Pack. A Fake has no files, so it writes the names of the

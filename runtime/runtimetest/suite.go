@@ -20,9 +20,9 @@ import (
 // speed, but ends a test that would hang.
 const patience = 3 * time.Minute
 
-// Ground has the instances of an engine, which outlive it.
-type Ground struct {
-	// Engine returns the engine of a new daemon on this ground. The previous engine is
+// SuiteConfig has the instances of an engine, which outlive it.
+type SuiteConfig struct {
+	// Engine returns the engine of a new daemon on the same machine. The previous engine is
 	// not used any more.
 	Engine func() runtime.Engine
 	// Spec returns a spec that can start, for a new slot. It has an id, an address and
@@ -35,8 +35,8 @@ type Ground struct {
 }
 
 // EngineSuite tests the contract of an Engine: a Supervisor can use any engine that
-// passes. Every part has its own ground.
-func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
+// passes. Every part has its own config.
+func EngineSuite(t *testing.T, newConfig func(t *testing.T) SuiteConfig) {
 	parts := []struct {
 		name string
 		test func(*suite)
@@ -69,8 +69,8 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 		t.Run(p.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			g := newGround(t)
-			p.test(&suite{T: t, ctx: ctx, ground: g, engine: g.Engine()})
+			g := newConfig(t)
+			p.test(&suite{T: t, ctx: ctx, config: g, engine: g.Engine()})
 		})
 	}
 }
@@ -79,16 +79,16 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 type suite struct {
 	*testing.T
 	ctx    context.Context
-	ground Ground
+	config SuiteConfig
 	engine runtime.Engine
 }
 
 // spec returns a spec with a command for main and for each of the sidecars.
 func (s *suite) spec(main string, sidecars ...string) runtime.Spec {
 	s.Helper()
-	spec := s.ground.Spec()
+	spec := s.config.Spec()
 	if len(spec.Processes) == 0 {
-		s.Fatal("the ground's spec has no main process")
+		s.Fatal("the spec of the config has no main process")
 	}
 	template := spec.Processes[0]
 	template.Command = main
@@ -123,8 +123,8 @@ func (s *suite) start(spec runtime.Spec) runtime.Container {
 	return container
 }
 
-// next waits for an exit and returns it.
-func (s *suite) next(container runtime.Container) runtime.Exit {
+// nextExit waits for an exit and returns it.
+func (s *suite) nextExit(container runtime.Container) runtime.Exit {
 	s.Helper()
 	select {
 	case e, ok := <-container.Exits():
@@ -133,13 +133,13 @@ func (s *suite) next(container runtime.Container) runtime.Exit {
 		}
 		return e
 	case <-s.ctx.Done():
-		s.Fatal("no exit came")
+		s.Fatal("no exit was reported")
 	}
 	panic("unreachable")
 }
 
-// over waits until the channel of exits is closed.
-func (s *suite) over(container runtime.Container) {
+// wantExitsClosed waits until the channel of exits is closed.
+func (s *suite) wantExitsClosed(container runtime.Container) {
 	s.Helper()
 	select {
 	case e, ok := <-container.Exits():
@@ -151,8 +151,8 @@ func (s *suite) over(container runtime.Container) {
 	}
 }
 
-// quiet checks that no exit is reported.
-func (s *suite) quiet(container runtime.Container) {
+// wantNoExit checks that no exit is reported.
+func (s *suite) wantNoExit(container runtime.Container) {
 	s.Helper()
 	select {
 	case e, ok := <-container.Exits():
@@ -172,7 +172,7 @@ func (s *suite) signal(container runtime.Container, sig syscall.Signal, execs ..
 // adopted containers.
 func (s *suite) nextDaemon() map[runtime.InstanceID]runtime.Container {
 	s.Helper()
-	s.engine = s.ground.Engine()
+	s.engine = s.config.Engine()
 	containers, err := s.engine.Adopt(s.ctx)
 	if err != nil {
 		s.Fatalf("Adopt: %v", err)
@@ -199,17 +199,17 @@ func (s *suite) startGivesRunningProcesses() {
 	if diff := cmp.Diff(identify(container.Spec()), identify(spec), samePrefix); diff != "" {
 		s.Errorf("Spec (-got +want):\n%s", diff)
 	}
-	s.quiet(container)
+	s.wantNoExit(container)
 	s.signal(container, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
 	var ended []string
 	for range 3 {
-		ended = append(ended, s.next(container).Exec)
+		ended = append(ended, s.nextExit(container).Exec)
 	}
 	slices.Sort(ended)
 	if diff := cmp.Diff(ended, []string{mainExec, "sidecar-0", "sidecar-1"}); diff != "" {
-		s.Errorf("processes that were there to be killed (-got +want):\n%s", diff)
+		s.Errorf("killed processes (-got +want):\n%s", diff)
 	}
-	s.over(container)
+	s.wantExitsClosed(container)
 }
 
 func (s *suite) exitsCarryCodes() {
@@ -225,7 +225,7 @@ func (s *suite) exitsCarryCodes() {
 	} {
 		spec := s.spec("sleep 1000", c.command)
 		container := s.start(spec)
-		e := s.next(container)
+		e := s.nextExit(container)
 		if e.At.IsZero() {
 			s.Errorf("%s: exit has no time", c.command)
 		}
@@ -235,7 +235,7 @@ func (s *suite) exitsCarryCodes() {
 		if diff := cmp.Diff(e, want); diff != "" {
 			s.Errorf("%s: exit (-got +want):\n%s", c.command, diff)
 		}
-		s.quiet(container) // main keeps running: stopping it is policy
+		s.wantNoExit(container) // main keeps running: stopping it is policy
 		if err := container.Delete(s.ctx); err != nil {
 			s.Errorf("Delete: %v", err)
 		}
@@ -247,7 +247,7 @@ func (s *suite) exitsComeInOrder() {
 	var last time.Time
 	for _, exec := range []string{"sidecar-1", mainExec, "sidecar-0"} {
 		s.signal(container, syscall.SIGKILL, exec)
-		e := s.next(container)
+		e := s.nextExit(container)
 		if e.Exec != exec || e.Code != 137 {
 			s.Errorf("exit of %s with %d, want %s with 137", e.Exec, e.Code, exec)
 		}
@@ -256,31 +256,31 @@ func (s *suite) exitsComeInOrder() {
 		}
 		last = e.At
 	}
-	s.over(container)
+	s.wantExitsClosed(container)
 }
 
 func (s *suite) signalReachesOnlyTheNamed() {
 	container := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
 	s.signal(container, syscall.SIGTERM, "sidecar-0")
-	if e := s.next(container); e.Exec != "sidecar-0" || e.Code != 143 {
+	if e := s.nextExit(container); e.Exec != "sidecar-0" || e.Code != 143 {
 		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
 	}
-	s.quiet(container)
+	s.wantNoExit(container)
 	s.signal(container, syscall.SIGKILL, "sidecar-0", mainExec) // the exited one is skipped
-	if e := s.next(container); e.Exec != mainExec || e.Code != 137 {
+	if e := s.nextExit(container); e.Exec != mainExec || e.Code != 137 {
 		s.Errorf("exit of %s with %d, want main with 137", e.Exec, e.Code)
 	}
-	s.quiet(container)
+	s.wantNoExit(container)
 	s.signal(container, syscall.SIGKILL, "sidecar-1")
-	if e := s.next(container); e.Exec != "sidecar-1" || e.Code != 137 {
+	if e := s.nextExit(container); e.Exec != "sidecar-1" || e.Code != 137 {
 		s.Errorf("exit of %s with %d, want sidecar-1 with 137", e.Exec, e.Code)
 	}
-	s.over(container)
+	s.wantExitsClosed(container)
 	s.signal(container, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
 }
 
 func (s *suite) signalMayBeIgnored() {
-	if s.ground.Lines == nil {
+	if s.config.Lines == nil {
 		s.Skip("without a log the test cannot see when the trap is set")
 	}
 	spec := s.spec("trap '' TERM; echo ready; sleep 1000")
@@ -293,9 +293,9 @@ func (s *suite) signalMayBeIgnored() {
 		}
 	}
 	s.signal(container, syscall.SIGTERM, mainExec)
-	s.quiet(container)
+	s.wantNoExit(container)
 	s.signal(container, syscall.SIGKILL, mainExec)
-	if e := s.next(container); e.Code != 137 {
+	if e := s.nextExit(container); e.Code != 137 {
 		s.Errorf("code = %d, want 137: SIGTERM was to be ignored", e.Code)
 	}
 }
@@ -306,10 +306,10 @@ func (s *suite) logged(spec runtime.Spec, text string) bool {
 
 // lines returns the lines of an instance that are in the log.
 func (s *suite) lines(spec runtime.Spec) []logstream.Envelope {
-	if s.ground.Lines == nil {
+	if s.config.Lines == nil {
 		return nil
 	}
-	return slices.DeleteFunc(s.ground.Lines(spec.App), func(e logstream.Envelope) bool {
+	return slices.DeleteFunc(s.config.Lines(spec.App), func(e logstream.Envelope) bool {
 		return e.Source.InstanceID != string(spec.Instance)
 	})
 }
@@ -317,7 +317,7 @@ func (s *suite) lines(spec runtime.Spec) []logstream.Envelope {
 func (s *suite) reapReturnsLastLinesOnce() {
 	spec := s.spec("sleep 1000", "echo first; echo last; exit 0")
 	container := s.start(spec)
-	s.next(container)
+	s.nextExit(container)
 	reaped, err := container.Reap(s.ctx, "sidecar-0")
 	if err != nil {
 		s.Fatalf("Reap: %v", err)
@@ -355,11 +355,11 @@ func (s *suite) adoptFindsAll() {
 	living := s.spec("sleep 1000", "sleep 1000")
 	s.start(living)
 	part := s.spec("sleep 1000", "exit 3")
-	s.next(s.start(part))
+	s.nextExit(s.start(part))
 	ended := s.spec("exit 4")
 	endedTask := s.start(ended)
-	s.next(endedTask)
-	s.over(endedTask)
+	s.nextExit(endedTask)
+	s.wantExitsClosed(endedTask)
 
 	found := s.nextDaemon()
 	for _, want := range []runtime.Spec{living, part, ended} {
@@ -377,15 +377,15 @@ func (s *suite) adoptFindsAll() {
 	if len(found) != 3 {
 		s.Errorf("adopted %d instances, want 3", len(found))
 	}
-	if e := s.next(found[part.Instance]); e.Exec != "sidecar-0" || e.Code != 3 || e.At.IsZero() {
+	if e := s.nextExit(found[part.Instance]); e.Exec != "sidecar-0" || e.Code != 3 || e.At.IsZero() {
 		s.Errorf("missed exit of %s with %d at %v, want sidecar-0 with 3", e.Exec, e.Code, e.At)
 	}
-	if e := s.next(found[ended.Instance]); e.Exec != mainExec || e.Code != 4 {
+	if e := s.nextExit(found[ended.Instance]); e.Exec != mainExec || e.Code != 4 {
 		s.Errorf("missed exit of %s with %d, want main with 4", e.Exec, e.Code)
 	}
-	s.over(found[ended.Instance])
-	s.quiet(found[living.Instance])
-	s.quiet(found[part.Instance])
+	s.wantExitsClosed(found[ended.Instance])
+	s.wantNoExit(found[living.Instance])
+	s.wantNoExit(found[part.Instance])
 	again, err := s.engine.Adopt(s.ctx)
 	if err != nil || len(again) > 0 {
 		s.Errorf("second Adopt = %d instances, %v, want none", len(again), err)
@@ -402,7 +402,7 @@ func (s *suite) adoptedContainersCanBeUsed() {
 		s.Fatal("the instance was not adopted")
 	}
 	s.signal(container, syscall.SIGTERM, "sidecar-0")
-	if e := s.next(container); e.Exec != "sidecar-0" || e.Code != 143 {
+	if e := s.nextExit(container); e.Exec != "sidecar-0" || e.Code != 143 {
 		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
 	}
 	if _, err := container.Reap(s.ctx, "sidecar-0"); err != nil {
@@ -424,10 +424,10 @@ func (s *suite) sweepRemoves() {
 	}
 	found := s.nextDaemon()
 	if found[kept.Instance] == nil {
-		s.Error("what was to be kept is gone")
+		s.Error("an instance that must stay was removed")
 	}
 	if found[swept.Instance] != nil {
-		s.Error("what was to be swept is still there")
+		s.Error("an instance that must be removed still exists")
 	}
 	s.deleteAll(found)
 }
@@ -438,7 +438,7 @@ func (s *suite) failedStartLeavesNothing() {
 	broken.Image = strings.Repeat("0", 64)
 	_, err := s.engine.Start(s.ctx, broken)
 	if _, ok := errors.AsType[*runtime.StartError](err); !ok {
-		s.Fatalf("Start of an image that is not there = %v, want a StartError", err)
+		s.Fatalf("Start of an image that does not exist = %v, want a StartError", err)
 	}
 	s.start(spec) // the same id: nothing must be left over from before
 	if found := s.nextDaemon(); len(found) != 1 {
@@ -452,7 +452,7 @@ func (s *suite) cancelledStartLeavesNothing() {
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	if _, err := s.engine.Start(ctx, s.spec("sleep 1000")); err == nil {
-		s.Fatal("Start with a context that has ended gave no error")
+		s.Fatal("Start with a cancelled context returned no error")
 	}
 	if found := s.nextDaemon(); len(found) > 0 {
 		s.Errorf("adopted %d instances, want none", len(found))

@@ -10,23 +10,23 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-func (s *suite) keeper() runtime.CrashKeeper {
+func (s *suite) crashKeeper() runtime.CrashKeeper {
 	s.Helper()
-	keeper, ok := s.engine.(runtime.CrashKeeper)
+	crashKeeper, ok := s.engine.(runtime.CrashKeeper)
 	if !ok {
-		s.Fatal("the engine keeps nothing of crashed instances")
+		s.Fatal("the engine does not store files of crashed instances")
 	}
-	return keeper
+	return crashKeeper
 }
 
 // crash starts an instance that exits by itself, and deletes it as crashed.
 func (s *suite) crash(spec runtime.Spec, at time.Time) runtime.CrashFiles {
 	s.Helper()
 	container := s.start(spec)
-	s.next(container)
+	s.nextExit(container)
 	k, ok := container.(runtime.KeepableContainer)
 	if !ok {
-		s.Fatal("nothing of the task can be kept")
+		s.Fatal("the files of the task cannot be stored")
 	}
 	k.KeepFiles(at)
 	if err := container.Delete(s.ctx); err != nil {
@@ -35,10 +35,10 @@ func (s *suite) crash(spec runtime.Spec, at time.Time) runtime.CrashFiles {
 	return runtime.CrashFiles{Instance: spec.Instance, Slot: spec.Slot, App: spec.App, Type: spec.Type, CrashedAt: at}
 }
 
-// enter opens a session on stored files.
-func (s *suite) enter(id runtime.InstanceID, sidecar, command string) runtime.Session {
+// execCrashFiles opens a session on stored files.
+func (s *suite) execCrashFiles(id runtime.InstanceID, sidecar, command string) runtime.Session {
 	s.Helper()
-	ses, err := s.keeper().ExecCrashFiles(s.ctx, id, sidecar, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
+	ses, err := s.crashKeeper().ExecCrashFiles(s.ctx, id, sidecar, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
 	if err != nil {
 		s.Fatalf("ExecRemains %q: %v", command, err)
 	}
@@ -52,7 +52,7 @@ func (s *suite) enter(id runtime.InstanceID, sidecar, command string) runtime.Se
 
 func (s *suite) wantKept(want ...runtime.CrashFiles) {
 	s.Helper()
-	got := s.keeper().CrashFiles()
+	got := s.crashKeeper().CrashFiles()
 	for i := range got {
 		got[i].Size = 0 // the size depends on the engine
 	}
@@ -65,13 +65,13 @@ func (s *suite) crashFilesCanBeEntered() {
 	at := time.Now().UTC().Round(0)
 	kept := s.crash(s.spec("exit 3", "sleep 1000"), at)
 	container := s.start(s.spec("exit 4"))
-	s.next(container)
+	s.nextExit(container)
 	if err := container.Delete(s.ctx); err != nil { // not crashed: its files are not needed
 		s.Fatal(err)
 	}
 	s.wantKept(kept)
 	for _, sidecar := range []string{"", "side a"} {
-		out, _, end := s.heard(s.enter(kept.Instance, sidecar, "echo hello; exit 7"))
+		out, _, end := s.readAll(s.execCrashFiles(kept.Instance, sidecar, "echo hello; exit 7"))
 		if out != "hello\n" || end != (runtime.SessionEnd{Code: 7}) {
 			s.Errorf("beside %q: %q and %+v, want hello and 7", sidecar, out, end)
 		}
@@ -80,7 +80,7 @@ func (s *suite) crashFilesCanBeEntered() {
 		id      runtime.InstanceID
 		sidecar string
 	}{{kept.Instance, "nobody"}, {container.Spec().Instance, ""}, {"", ""}, {"../x", ""}} {
-		_, err := s.keeper().ExecCrashFiles(s.ctx, c.id, c.sidecar, runtime.ExecSpec{Kind: runtime.ExecShell})
+		_, err := s.crashKeeper().ExecCrashFiles(s.ctx, c.id, c.sidecar, runtime.ExecSpec{Kind: runtime.ExecShell})
 		if !errors.Is(err, runtime.ErrNoInstance) {
 			s.Errorf("%+v: %v, want ErrNoInstance", c, err)
 		}
@@ -96,7 +96,7 @@ func (s *suite) crashFilesOutliveTheirDaemon() {
 		s.Fatal(err)
 	}
 	s.wantKept(kept)
-	if out, _, _ := s.heard(s.enter(kept.Instance, "", "echo hello")); out != "hello\n" {
+	if out, _, _ := s.readAll(s.execCrashFiles(kept.Instance, "", "echo hello")); out != "hello\n" {
 		s.Errorf("a session of the next daemon printed %q", out)
 	}
 }
@@ -109,33 +109,33 @@ func (s *suite) crashFilesAreBounded() {
 		next.App, next.Slot = spec.App, spec.Slot
 		all = append([]runtime.CrashFiles{s.crash(next, time.Now().UTC().Round(0).Add(time.Duration(i)*time.Second))}, all...)
 	}
-	s.settles(func() bool { return len(s.keeper().CrashFiles()) == runtime.KeptPerApp })
+	s.eventually(func() bool { return len(s.crashKeeper().CrashFiles()) == runtime.KeptPerApp })
 	s.wantKept(all[:runtime.KeptPerApp]...)
 }
 
 func (s *suite) crashFilesCanBeDropped() {
 	kept := s.crash(s.spec("exit 3"), time.Now().UTC().Round(0))
 	other := s.crash(s.spec("exit 3"), time.Now().UTC().Round(0).Add(-time.Second))
-	ses := s.enter(kept.Instance, "", "echo ready; sleep 1000")
+	ses := s.execCrashFiles(kept.Instance, "", "echo ready; sleep 1000")
 	if _, err := io.ReadFull(ses.Streams().Out, make([]byte, len("ready\n"))); err != nil {
 		s.Fatal(err)
 	}
 	for range 2 {
-		if err := s.keeper().DropCrashFiles(s.ctx, kept.Slot.Process); err != nil {
+		if err := s.crashKeeper().DropCrashFiles(s.ctx, kept.Slot.Process); err != nil {
 			s.Fatal(err)
 		}
 	}
 	if end, err := ses.Wait(s.ctx); err != nil || end.Why == "" {
-		s.Errorf("the session ended with %+v, %v; want to be told why", end, err)
+		s.Errorf("the session ended with %+v, %v; want a reason", end, err)
 	}
 	s.wantKept(other)
-	if _, err := s.keeper().ExecCrashFiles(s.ctx, kept.Instance, "", runtime.ExecSpec{Kind: runtime.ExecShell}); !errors.Is(err, runtime.ErrNoInstance) {
+	if _, err := s.crashKeeper().ExecCrashFiles(s.ctx, kept.Instance, "", runtime.ExecSpec{Kind: runtime.ExecShell}); !errors.Is(err, runtime.ErrNoInstance) {
 		s.Errorf("dropped: %v, want ErrNoInstance", err)
 	}
 }
 
-// settles waits for background work of an engine.
-func (s *suite) settles(ok func() bool) {
+// eventually waits for background work of an engine.
+func (s *suite) eventually(ok func() bool) {
 	s.Helper()
 	for !ok() {
 		select {

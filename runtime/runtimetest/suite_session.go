@@ -24,8 +24,8 @@ func (s *suite) session(container runtime.Container, exec, command string) runti
 	return ses
 }
 
-// heard returns everything that a session prints on both streams, and its result.
-func (s *suite) heard(ses runtime.Session) (out, err string, end runtime.SessionEnd) {
+// readAll returns everything that a session prints on both streams, and its result.
+func (s *suite) readAll(ses runtime.Session) (out, err string, end runtime.SessionEnd) {
 	s.Helper()
 	st := ses.Streams()
 	o, oerr := io.ReadAll(st.Out)
@@ -48,12 +48,12 @@ func (s *suite) sessionsRunBeside() {
 		{"sidecar-0", "echo out; echo err >&2", "out\n", "err\n", 0},
 		{mainExec, "kill -9 $$", "", "", 137},
 	} {
-		out, err, end := s.heard(s.session(container, c.exec, c.command))
+		out, err, end := s.readAll(s.session(container, c.exec, c.command))
 		if diff := cmp.Diff([]any{out, err, end}, []any{c.out, c.err, runtime.SessionEnd{Code: c.code}}); diff != "" {
 			s.Errorf("%s: stdout, stderr and end (-got +want):\n%s", c.command, diff)
 		}
 	}
-	s.quiet(container) // the exit of a session does not affect others
+	s.wantNoExit(container) // the exit of a session does not affect others
 }
 
 func (s *suite) sessionsReadInput() {
@@ -66,7 +66,7 @@ func (s *suite) sessionsReadInput() {
 	if err := in.Close(); err != nil {
 		s.Fatal(err)
 	}
-	if out, _, end := s.heard(ses); out != "some\nlinesend\n" || end.Code != 0 {
+	if out, _, end := s.readAll(ses); out != "some\nlinesend\n" || end.Code != 0 {
 		s.Errorf("cat printed %q and ended with %d, want its input and 0", out, end.Code)
 	}
 }
@@ -80,11 +80,11 @@ func (s *suite) sessionsEndWithTheInstance() {
 	if err := container.Delete(s.ctx); err != nil {
 		s.Fatalf("Delete: %v", err)
 	}
-	if _, _, end := s.heard(ses); end.Why == "" {
-		s.Errorf("the session ended with %+v, want to be told why", end)
+	if _, _, end := s.readAll(ses); end.Why == "" {
+		s.Errorf("the session ended with %+v, want a reason", end)
 	}
 	if _, err := container.Exec(s.ctx, mainExec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "exit 0"}); err == nil {
-		s.Error("a deleted instance took a session")
+		s.Error("a deleted instance accepted a session")
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *suite) sessionsCanBeEnded() {
 	if err := signalled.Signal(syscall.SIGTERM); err != nil {
 		s.Fatal(err)
 	}
-	if _, _, end := s.heard(signalled); end != (runtime.SessionEnd{Code: 143}) {
+	if _, _, end := s.readAll(signalled); end != (runtime.SessionEnd{Code: 143}) {
 		s.Errorf("after SIGTERM: %+v, want 143", end)
 	}
 	closed := s.session(container, mainExec, "sleep 1000")
@@ -109,7 +109,7 @@ func (s *suite) sessionsCanBeEnded() {
 	if end, err := closed.Wait(s.ctx); err != nil || end.Code != 137 {
 		s.Errorf("after Close: %+v, %v, want 137", end, err)
 	}
-	s.quiet(container)
+	s.wantNoExit(container)
 }
 
 func (s *suite) sessionsDoNotOutlive() {
@@ -121,18 +121,18 @@ func (s *suite) sessionsDoNotOutlive() {
 		s.Fatal("the instance was not adopted")
 	}
 	if end, err := old.Wait(s.ctx); err != nil || end.Why == "" {
-		s.Errorf("a session of the daemon before ended with %+v, %v; want to be told why", end, err)
+		s.Errorf("a session of the previous daemon ended with %+v, %v; want a reason", end, err)
 	}
-	if out, _, end := s.heard(s.session(container, mainExec, "echo again; exit 0")); out != "again\n" || end.Code != 0 {
+	if out, _, end := s.readAll(s.session(container, mainExec, "echo again; exit 0")); out != "again\n" || end.Code != 0 {
 		s.Errorf("a session of the next daemon printed %q and ended with %d", out, end.Code)
 	}
-	s.quiet(container)
+	s.wantNoExit(container)
 	s.deleteAll(found)
 }
 
 func (s *suite) sessionsNeedAProcess() {
 	container := s.start(s.spec("sleep 1000", "exit 0"))
-	s.next(container)
+	s.nextExit(container)
 	for _, exec := range []string{"sidecar-0", "sidecar-7", "init"} {
 		_, err := container.Exec(s.ctx, exec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "exit 0"})
 		if !errors.Is(err, runtime.ErrNoInstance) {

@@ -12,7 +12,7 @@ func (s *suite) settleWaitsForReports() {
 	if err := s.engine.Outage(); err != nil {
 		s.Errorf("Outage = %v, want none", err)
 	}
-	if e := s.next(container); e.Exec != runtime.SidecarExec(0) {
+	if e := s.nextExit(container); e.Exec != runtime.SidecarExec(0) {
 		s.Fatalf("first exit = %+v, want that of the first sidecar", e)
 	}
 	if err := container.Settle(s.ctx); err != nil {

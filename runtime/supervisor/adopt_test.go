@@ -16,7 +16,7 @@ import (
 )
 
 // An app that is deleted while no daemon runs leaves nothing behind.
-func TestDeletedWhileAway(t *testing.T) {
+func TestDeletedWhileDaemonWasDown(t *testing.T) {
 	t.Parallel()
 	for _, crashes := range []int{0, 1} {
 		inWorld(t, func(w *world) {
@@ -26,7 +26,7 @@ func TestDeletedWhileAway(t *testing.T) {
 				w.fake.Last().End(main, 1)
 				w.pass(time.Second)
 			}
-			w.leave()
+			w.stopDaemon()
 			w.must(w.registry.DeleteApp(p))
 			w.daemon()
 			w.pass(time.Minute)
@@ -39,13 +39,13 @@ func TestDeletedWhileAway(t *testing.T) {
 }
 
 // Instances keep running when the daemon exits, and the next daemon takes them over.
-func TestDaemonLeavesAppsStay(t *testing.T) {
+func TestAppsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
 		old := w.status(p)
-		w.leave()
+		w.stopDaemon()
 		if got := w.fake.Calls(); len(got) != 0 {
 			t.Errorf("calls = %v, want none", got)
 		}
@@ -66,13 +66,13 @@ func TestDaemonLeavesAppsStay(t *testing.T) {
 }
 
 // A daemon that exits during a start leaves no record and sends no further signal.
-func TestDaemonLeavesDuringStart(t *testing.T) {
+func TestDaemonStopsDuringStart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := w.fake.BlockStart()
 		p := w.push("sleep 1000")
 		w.daemon()
-		w.leave()
+		w.stopDaemon()
 		release()
 		w.daemon()
 		w.wantState(p, runtime.Running)
@@ -90,7 +90,7 @@ func TestMissedExitsBecomeRecords(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
 		w.pass(time.Minute)
-		w.leave()
+		w.stopDaemon()
 		container := w.fake.Last()
 		container.Print(sideA, "nobody saw it")
 		died := time.Now()
@@ -120,7 +120,7 @@ func TestMissedExitsTogether(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		w.leave()
+		w.stopDaemon()
 		container, died := w.fake.Last(), time.Now()
 		container.End(main, 1)
 		w.pass(time.Hour)
@@ -141,7 +141,7 @@ func TestInterruptedRestartIsNoCrash(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		w.leave()
+		w.stopDaemon()
 		w.must(w.registry.Restart(p))
 		w.fake.Last().End(main, 143)
 		w.daemon()
@@ -159,7 +159,7 @@ func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		w.leave()
+		w.stopDaemon()
 		container := w.fake.Last()
 		container.Print(sideA, "last words")
 		container.End(sideA, 1)
@@ -181,7 +181,7 @@ func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 
 // A crash that was recorded before the daemon exited is not reported twice. The next
 // daemon does the remaining steps.
-func TestCrashIsNotToldTwice(t *testing.T) {
+func TestCrashIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("trap '' TERM; sleep 1000", "sleep 1000")
@@ -190,7 +190,7 @@ func TestCrashIsNotToldTwice(t *testing.T) {
 		w.fake.Last().End(sideA, 1)
 		w.pass(time.Second)
 		w.wantRecords(p, 1)
-		w.leave()
+		w.stopDaemon()
 		w.pass(time.Hour)
 		w.daemon()
 		st := w.wantState(p, runtime.Crashed)
@@ -216,7 +216,7 @@ func TestBackoffSurvivesTheDaemon(t *testing.T) {
 		w.pass(10 * time.Second) // during the first delay of 30 s
 		w.wantStarts(4)
 		due := w.status(p).NextStart
-		w.leave()
+		w.stopDaemon()
 		w.pass(5 * time.Second)
 		w.daemon()
 		st := w.wantState(p, runtime.Crashed)
@@ -235,13 +235,13 @@ func TestBackoffSurvivesTheDaemon(t *testing.T) {
 }
 
 // A restart that is requested while no daemon runs happens when the next one starts.
-func TestRestartWishedWhileAway(t *testing.T) {
+func TestRestartRequestedWhileDaemonWasDown(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
 		old := w.status(p).Instance
-		w.leave()
+		w.stopDaemon()
 		w.must(w.registry.Restart(p))
 		w.daemon()
 		w.pass(time.Second)
@@ -260,7 +260,7 @@ func TestUndesiredIsStopped(t *testing.T) {
 		p := w.push("trap '' TERM; sleep 1000")
 		w.change(p, func(p *app.Process) { p.Instances = 2 })
 		w.daemon()
-		w.leave()
+		w.stopDaemon()
 		w.change(p, func(p *app.Process) { p.Instances = 1 })
 		w.daemon()
 		if got := len(w.fake.Present()); got != 2 {
@@ -284,7 +284,7 @@ func TestTwoInstancesOfOneSlot(t *testing.T) {
 		p := w.push("sleep 1000")
 		w.daemon()
 		first := w.fake.Last().Spec()
-		w.leave()
+		w.stopDaemon()
 		w.pass(time.Minute)
 		second := first
 		second.Instance, second.Address = runtime.NewInstanceID(), netip.MustParsePrefix("10.201.0.9/20")
@@ -310,12 +310,12 @@ func TestTwoInstancesOfOneSlot(t *testing.T) {
 }
 
 // The addresses of instances that disappeared are released.
-func TestVanishedInstanceIsStartedAnew(t *testing.T) {
+func TestVanishedInstanceIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
-		w.leave()
+		w.stopDaemon()
 		w.must(w.fake.Sweep(t.Context(), nil)) // a reboot: no container is left
 		w.daemon()
 		w.wantState(p, runtime.Running)
@@ -358,16 +358,16 @@ func TestAdoptFails(t *testing.T) {
 // An instance that cannot be taken over does not prevent other starts. It keeps
 // running, its slot stays in use, and an error names it. It is taken over as soon as
 // that works.
-func TestUnadoptedInstanceIsSetAside(t *testing.T) {
+func TestUnadoptedInstanceIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.change(p, func(p *app.Process) { p.Instances = 2 })
 		w.daemon()
 		old := w.sup.Instances(p)
-		w.leave()
+		w.stopDaemon()
 		var well atomic.Bool
-		w.fake.SpoilAdoption(old[0].Instance, func() error {
+		w.fake.FailAdoptionOf(old[0].Instance, func() error {
 			if well.Load() {
 				return nil
 			}
@@ -403,8 +403,8 @@ func TestUnadoptedInstanceOfADeletedAppIsRemoved(t *testing.T) {
 		p := w.push("sleep 1000")
 		w.daemon()
 		id := w.status(p).Instance
-		w.leave()
-		w.fake.SpoilAdoption(id, func() error { return errBoom })
+		w.stopDaemon()
+		w.fake.FailAdoptionOf(id, func() error { return errBoom })
 		w.daemon()
 		w.must(w.registry.DeleteApp(p))
 		w.pass(10 * time.Minute)

@@ -26,13 +26,13 @@ func (w *world) withDroplet(process, json string) {
 	w.t.Helper()
 	p, err := w.registry.Process(process)
 	w.must(err)
-	w.must(w.shelf.Put(droplet.Droplet{GUID: "d1", App: p.App, Bindings: droplet.Bindings{JSON: json}}))
+	w.must(w.droplets.Put(droplet.Droplet{GUID: "d1", App: p.App, Bindings: droplet.Bindings{JSON: json}}))
 	_, err = w.registry.UpdateApp(p.App, func(a *app.App) error { a.Droplet = "d1"; return nil })
 	w.must(err)
 }
 
-// Stops an app's instances and starts new ones.
-func (w *world) anew(guid string) {
+// stopAndStart stops an app's instances and starts new ones.
+func (w *world) stopAndStart(guid string) {
 	w.t.Helper()
 	w.state(guid, app.Stopped)
 	w.pass(time.Minute)
@@ -46,7 +46,7 @@ func TestInstancesSeeFrozenServices(t *testing.T) {
 		w.daemon()
 		process := w.push("serve", "agent")
 		w.withDroplet(process, `{"db":[]}`)
-		w.anew(process)
+		w.stopAndStart(process)
 		if got := w.services(); !slices.Equal(got, []string{`{"db":[]}`, `{"db":[]}`}) {
 			t.Errorf("VCAP_SERVICES = %v", got)
 		}
@@ -66,13 +66,13 @@ func TestInstancesSeeLiveServices(t *testing.T) {
 			t.Errorf("VCAP_SERVICES = %v", got)
 		}
 		live = `{"other":[]}`
-		w.anew(process)
+		w.stopAndStart(process)
 		if got := w.services(); !slices.Equal(got, []string{`{"other":[]}`}) {
 			t.Errorf("after a restart VCAP_SERVICES = %v", got)
 		}
 		live = `["no services"]`
-		w.anew(process)
-		if got := w.logs.matching("is no JSON object"); len(got) == 0 {
+		w.stopAndStart(process)
+		if got := w.logs.matching("is not a JSON object"); len(got) == 0 {
 			t.Errorf("nobody was told: %v", w.logs.lines())
 		}
 	})

@@ -66,7 +66,7 @@ func TestCrashedGoWithTheirApp(t *testing.T) {
 					t.Fatalf("%d are kept, want 1", n)
 				}
 				if away {
-					w.leave()
+					w.stopDaemon()
 				}
 				w.must(w.registry.DeleteApp(p))
 				if away {

@@ -61,7 +61,7 @@ func (s *Supervisor) dropCrashed(ctx context.Context, process string) {
 		defer cancel()
 		// The next daemon tries again. A daemon that exits does not report an error.
 		if err := keeper.DropCrashFiles(ctx, process); err != nil && !errors.Is(err, context.Canceled) {
-			s.c.Logger.Error("cannot remove what is kept of crashed instances", "process", process, "err", err)
+			s.c.Logger.Error("cannot delete the stored files of crashed instances", "process", process, "err", err)
 		}
 	})
 }

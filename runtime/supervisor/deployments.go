@@ -48,13 +48,13 @@ func (d *deployments) advance(w wantedSlots) {
 		to = *now
 	})
 	if err != nil {
-		d.log.Error("cannot move deployment, trying again", "deployment", w.deployment.GUID, "err", err)
+		d.log.Error("cannot advance deployment, trying again", "deployment", w.deployment.GUID, "err", err)
 		time.AfterFunc(d.policy.FirstRetry, func() { d.sync(w.process) })
 		return
 	}
-	d.log.Info("deployment moved", "app", to.App, "deployment", to.GUID, "state", to.State, "instances", to.Instances)
+	d.log.Info("deployment changed its state", "app", to.App, "deployment", to.GUID, "state", to.State, "instances", to.Instances)
 	if !to.Active() {
-		d.forgetGenerations(w.desired)
+		d.deleteOldRecords(w.desired)
 	}
 }
 
@@ -121,11 +121,11 @@ func (d *deployments) countGenerations(w wantedSlots) map[int]rollout.Counts {
 // keptGenerations is the number of generations of a process whose crashes are stored.
 const keptGenerations = 10
 
-// forgetGenerations deletes the crash records of old generations. The running
+// deleteOldRecords deletes the crash records of old generations. The running
 // generation can be older than all canceled ones, and its crashes continue to count.
-func (d *deployments) forgetGenerations(p app.Process) {
+func (d *deployments) deleteOldRecords(p app.Process) {
 	old := max(p.Newest, p.Generation) - keptGenerations
 	if err := d.exits.RemoveGenerations(p.GUID, func(n int) bool { return n < old && n != p.Generation }); err != nil {
-		d.log.Error("cannot forget the crashes of old generations", "process", p.GUID, "err", err)
+		d.log.Error("cannot delete the crash records of old generations", "process", p.GUID, "err", err)
 	}
 }

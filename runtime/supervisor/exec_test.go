@@ -15,7 +15,7 @@ func TestExecOf(t *testing.T) {
 		}
 	}
 	_, err := execOf(s, "proxy")
-	if want := "sidecar 'proxy': no such instance (there are 'config server', main)"; !errors.Is(err, runtime.ErrNoInstance) || err.Error() != want {
+	if want := "sidecar 'proxy': instance or process not found (available: 'config server', main)"; !errors.Is(err, runtime.ErrNoInstance) || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Leases returns the number of addresses in use.
-func (s *Supervisor) Leases() (int, error) { return s.addresses.Taken() }
+func (s *Supervisor) Leases() (int, error) { return s.addresses.Allocated() }
 
 // FirstCheck returns the time between the start or the adoption of an instance and its
 // first liveness check.

@@ -11,7 +11,7 @@ import (
 
 // A running generation keeps its crash records after any number of canceled
 // deployments. The records of the canceled generations are deleted after a while.
-func TestCancelledDeploymentsForgetTheirOwnCrashes(t *testing.T) {
+func TestCancelledDeploymentsDeleteTheirCrashRecords(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.shopOf(1)

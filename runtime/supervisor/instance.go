@@ -171,7 +171,7 @@ func adoptInstance(c runtime.Container, logs AppLogs, log *slog.Logger) *Instanc
 	in.adopted = time.Now()
 	last, err := logs.Last(in.spec.App)
 	if err != nil {
-		log.Error("cannot read the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
+		log.Error("cannot read the app's log; the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
 	}
 	in.earlier = last
 	return in
@@ -188,7 +188,7 @@ func (in *Instance) reap(ctx context.Context, exec string, limit time.Duration, 
 	defer cancel()
 	lines, err := in.container.Reap(ctx, exec)
 	if err != nil {
-		log.Warn("cannot read the last lines yet", "instance", in.spec.Instance, "exec", exec, "err", err)
+		log.Warn("cannot read the last log lines yet", "instance", in.spec.Instance, "exec", exec, "err", err)
 		return lines
 	}
 	in.reaped[exec] = true

@@ -69,7 +69,7 @@ func execOf(s runtime.Spec, sidecar string) (string, error) {
 			names = append(names, "'"+p.Name+"'")
 		}
 	}
-	return "", fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, runtime.ErrNoInstance, strings.Join(append(names, "main"), ", "))
+	return "", fmt.Errorf("sidecar '%s': %w (available: %s)", sidecar, runtime.ErrNoInstance, strings.Join(append(names, "main"), ", "))
 }
 
 // RestartInstance replaces one instance by a new one in the desired state. Active
@@ -92,15 +92,15 @@ func (s *Supervisor) Shutdown(ctx context.Context) error {
 	s.tasks.end()
 	left := func() int { return len(s.all()) + s.tasks.left() }
 	for n := left(); n > 0; n = left() {
-		if !wait(ctx, shutdownLook) {
-			return fmt.Errorf("cannot end all instances, %d are left: %w", n, context.Cause(ctx))
+		if !wait(ctx, shutdownPollInterval) {
+			return fmt.Errorf("cannot stop all instances and tasks, %d are left: %w", n, context.Cause(ctx))
 		}
 	}
 	return nil
 }
 
-// shutdownLook is how often Shutdown checks whether everything is down.
-const shutdownLook = 10 * time.Millisecond
+// shutdownPollInterval is how often Shutdown checks whether everything is down.
+const shutdownPollInterval = 10 * time.Millisecond
 
 // Usage returns the resource usage of the instance with that index. It returns false if
 // no instance runs, or if the usage cannot be read.

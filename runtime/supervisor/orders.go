@@ -13,7 +13,7 @@ type orders struct {
 	drainOnStop    atomic.Bool   // active requests can finish before the stop
 	drainOnRestart atomic.Bool   // active requests can finish before the requested restart
 	restart        chan struct{} // buffer of 1
-	nudge          chan struct{} // buffer of 1: the desired state changed
+	recheck        chan struct{} // buffer of 1: the desired state changed
 }
 
 // Stop stops the slot and its instance. It does not wait for them.
@@ -28,10 +28,10 @@ func (o *orders) requestStop() { o.stopped.Do(func() { close(o.stop) }) }
 // crashes. It does not wait.
 func (o *orders) Restart() { post(o.restart) }
 
-// Nudge makes the slot check whether its instance is out of date. It is if it differs
+// Recheck makes the slot check whether its instance is out of date. It is if it differs
 // from the desired state, or is older than the last request to start or restart. It
 // does not wait.
-func (o *orders) Nudge() { post(o.nudge) }
+func (o *orders) Recheck() { post(o.recheck) }
 
 // post sends a message unless an unread one is already waiting.
 func post(to chan<- struct{}) {

@@ -90,8 +90,8 @@ func TestServerStaysItself(t *testing.T) {
 			t.Errorf("instance = %s, want %s", st.Instance, before)
 		}
 		w.wantLeases(1)
-		w.leave()
-		w.leave, w.fake = nil, runtimetest.NewFake() // nothing survives a reboot
+		w.stopDaemon()
+		w.stopDaemon, w.fake = nil, runtimetest.NewFake() // nothing survives a reboot
 		w.daemon()
 		if st := w.wantState(database, runtime.Running); st.Instance == before || st.Address != v.Address {
 			t.Errorf("status = %+v, want another instance at %s", st, v.Address)
@@ -138,7 +138,7 @@ func TestServerIsDropped(t *testing.T) {
 		w.serve(nil)
 		w.fake.Last().End(main, 1)
 		w.pass(time.Second)
-		w.fake.Last().Deafen(main, syscall.SIGTERM)
+		w.fake.Last().IgnoreSignals(main, syscall.SIGTERM)
 		w.serve(func(v *runtime.Server) { v.Stopped = true }) // the slot reads the kill delay now
 		w.pass(50 * time.Second)
 		w.must(w.sup.DropServer(database))
@@ -169,7 +169,7 @@ func TestServerDroppedMeanwhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
 		w.serve(nil)
-		w.leave()
+		w.stopDaemon()
 		w.must(w.sup.DropServer(database))
 		w.daemon()
 		if len(w.fake.Present()) != 0 || len(w.sup.Instances(database)) != 0 {

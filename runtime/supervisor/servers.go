@@ -15,7 +15,7 @@ import (
 // instance with another version is replaced in the background.
 func (s *Supervisor) PutServer(v runtime.Server) error {
 	if err := v.Validate(s.addresses.Subnet()); err != nil {
-		return fmt.Errorf("cannot keep server %s: %w", v.GUID, err)
+		return fmt.Errorf("cannot store server %s: %w", v.GUID, err)
 	}
 	if err := s.servers.Put(v); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Supervisor) addressFor(id runtime.InstanceID, d plan.Desired) (netip.Pr
 	if d.Server != nil {
 		return netip.PrefixFrom(d.Server.Address, s.addresses.Subnet().Bits()), nil
 	}
-	return s.addresses.Take(id)
+	return s.addresses.Allocate(id)
 }
 
 // ofServer returns the wanted slots of a process that belongs to no app.

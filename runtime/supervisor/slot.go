@@ -39,7 +39,7 @@ func newSlot(s *Supervisor, id runtime.SlotID, adopted runtime.Container) *Slot 
 	sl := &Slot{
 		id:     id,
 		sup:    s,
-		orders: orders{stop: make(chan struct{}), restart: make(chan struct{}, 1), nudge: make(chan struct{}, 1)},
+		orders: orders{stop: make(chan struct{}), restart: make(chan struct{}, 1), recheck: make(chan struct{}, 1)},
 		view:   view{status: runtime.Status{Slot: id, State: runtime.Down, Since: time.Now()}},
 	}
 	sl.appLog = appLog{logs: s.c.Logs, log: s.c.Logger.With("process", id.Process, "index", id.Index), index: id.Index, loggedErrors: map[string]bool{}}
@@ -82,7 +82,7 @@ func (s *Slot) run(ctx context.Context) (done bool) {
 			s.log.Error("slot panicked, restarting it", "panic", v, "stack", string(stackOf(v)))
 			// Without move: after a panic the previous state is not reliable.
 			s.change(func(st *runtime.Status) {
-				st.State, st.Since, st.Ready, st.Details = runtime.Down, time.Now(), false, "internal error, see the log of the daemon"
+				st.State, st.Since, st.Ready, st.Details = runtime.Down, time.Now(), false, "internal error, see the log of dewd"
 			})
 		}
 	}()
@@ -132,7 +132,7 @@ func (s *Slot) loadRecord(in *Instance) {
 func (s *Slot) check(in *Instance) {
 	p, err := s.sup.planner.Process(s.id)
 	if err != nil {
-		s.log.Error("cannot read health check, only the processes are watched", "err", err)
+		s.log.Error("cannot read the health check; dewd checks only whether the processes are running", "err", err)
 		return
 	}
 	in.check, in.ready = p.HealthCheck, p.Readiness
@@ -146,11 +146,11 @@ func (s *Slot) pause(ctx context.Context) step {
 		// than a restart loop.
 		s.log.Error("cannot read exit records, trying again before the next start", "err", err)
 		if !s.sleep(ctx, s.sup.policy.MaxRetry) {
-			return s.leave(ctx)
+			return s.interrupted(ctx)
 		}
 		return s.pause
 	}
-	if !ok || r.Forgiven {
+	if !ok || r.CountReset {
 		return s.start
 	}
 	s.move(runtime.Crashed, r.Description)
@@ -173,15 +173,15 @@ func (s *Slot) pause(ctx context.Context) step {
 		case <-s.stop:
 			return s.down
 		case <-s.restart:
-			s.forgive()
+			s.resetCrashCount()
 			return s.start
-		case <-s.nudge:
+		case <-s.recheck:
 		case <-due:
 			s.sup.count(func(st *runtime.Stats) { st.Restarts[r.First.Cause]++ })
 			return s.start
 		}
 	}
-	s.forgive()
+	s.resetCrashCount()
 	return s.start
 }
 
@@ -195,9 +195,9 @@ func (s *Slot) upToDate(version string) bool {
 	return err != nil || p.Keeps(version)
 }
 
-// leave ends the loop after an interrupted wait. A stopped slot goes down; a daemon
+// interrupted ends the loop after an interrupted wait. A stopped slot goes down; a daemon
 // that exits leaves no trace.
-func (s *Slot) leave(ctx context.Context) step {
+func (s *Slot) interrupted(ctx context.Context) step {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -206,17 +206,17 @@ func (s *Slot) leave(ctx context.Context) step {
 
 // down is the last step of a slot that has no instance any more.
 func (s *Slot) down(context.Context) step {
-	s.forgive()
+	s.resetCrashCount()
 	s.move(runtime.Down, "")
 	return nil
 }
 
-// forgive resets the crash count.
-func (s *Slot) forgive() {
+// resetCrashCount resets the crash count.
+func (s *Slot) resetCrashCount() {
 	if s.stray {
 		return // the count belongs to the other slot with the same id
 	}
-	if err := s.sup.exits.Forgive(s.id); err != nil {
+	if err := s.sup.exits.ResetCount(s.id); err != nil {
 		s.log.Error("cannot reset crash count", "err", err)
 		return
 	}
@@ -232,7 +232,7 @@ func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-s.restart:
-		s.forgive()
+		s.resetCrashCount()
 		return true
 	case <-s.stop:
 		return false
@@ -247,7 +247,7 @@ func (s *Slot) move(to runtime.State, details string) {
 	s.publish(func(st *runtime.Status) {
 		mustMove(st.State, to)
 		if st.State != to {
-			s.log.Info("state moved", "from", st.State, "to", to, "instance", st.Instance)
+			s.log.Info("instance changed its state", "from", st.State, "to", to, "instance", st.Instance)
 			st.Since = time.Now()
 		}
 		st.State, st.Details = to, details
@@ -302,6 +302,6 @@ func mayMove(from, to runtime.State) bool {
 // slot.
 func mustMove(from, to runtime.State) {
 	if !mayMove(from, to) {
-		panic(fmt.Sprintf("illegal move from %s to %s", from, to))
+		panic(fmt.Sprintf("illegal state change from %s to %s", from, to))
 	}
 }

@@ -101,7 +101,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 		batch = lines
 	}
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
-		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
+		s.log.Error("cannot write the last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
 		if !announced { // if the last lines cannot be written, write at least the record
 			s.append(r.App, line)
 			s.append(r.App, why)
@@ -150,7 +150,7 @@ func (s *Slot) exitLineWritten(ctx context.Context, in *Instance, e runtime.Exit
 	defer cancel()
 	found, err := s.sup.c.Logs.Contains(ctx, in.spec.App, f)
 	if err != nil {
-		s.log.Error("cannot read back the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
+		s.log.Error("cannot read the app's log; the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
 	}
 	return found
 }
@@ -159,7 +159,7 @@ func (s *Slot) exitLineWritten(ctx context.Context, in *Instance, e runtime.Exit
 func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime.ExitRecord {
 	last, _, err := s.sup.exits.Newest(s.id)
 	if err != nil {
-		s.log.Error("cannot read exit records, the crash count starts over", "err", err)
+		s.log.Error("cannot read exit records; the crash count starts again at 1", "err", err)
 	}
 	e.Signal = s.sup.signals.Of(in.spec.Instance, e.Exec)
 	p := s.sup.policy
@@ -236,7 +236,7 @@ func (s *Slot) replace(ctx context.Context) step {
 	if !s.stopInstance(ctx) {
 		return nil
 	}
-	s.forgive()
+	s.resetCrashCount()
 	s.move(runtime.Down, "")
 	return s.start
 }
@@ -272,7 +272,7 @@ func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
 		}
 	}
 	if alive := in.alive(); len(alive) > 0 {
-		s.log.Error("processes do not end, the instance is deleted all the same",
+		s.log.Error("processes do not exit; dewd deletes the instance anyway",
 			"instance", in.spec.Instance, "execs", alive)
 	}
 	for _, e := range in.exits {
@@ -296,7 +296,7 @@ func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 			s.move(runtime.Stopping, "") // from now on it is a requested stop
 		case e, ok := <-in.container.Exits():
 			for _, e := range in.noteExit(e, ok) {
-				s.followed(ctx, in, e)
+				s.addFollower(ctx, in, e)
 			}
 		case <-t.C:
 			return true
@@ -305,8 +305,8 @@ func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 	return ctx.Err() == nil
 }
 
-// followed records the exit of a process that was not the first.
-func (s *Slot) followed(ctx context.Context, in *Instance, e runtime.Exit) {
+// addFollower records the exit of a process that was not the first.
+func (s *Slot) addFollower(ctx context.Context, in *Instance, e runtime.Exit) {
 	if in.record != nil && !in.record.Has(e.Exec) {
 		in.record.Follow(e, s.sup.policy.Together)
 	}
@@ -369,8 +369,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// drainLook is how often a slot checks for active requests.
-const drainLook = 20 * time.Millisecond
+// drainPollInterval is how often a slot checks for active requests.
+const drainPollInterval = 20 * time.Millisecond
 
 // drainRequests waits until an instance has no active requests. Other instances replace
 // it, and no route leads to it any more. It returns false if the daemon exits.
@@ -379,7 +379,7 @@ func (s *Slot) drainRequests(ctx context.Context, in *Instance) bool {
 		return true
 	}
 	limit := time.Now().Add(s.sup.policy.DrainLimit)
-	t := time.NewTicker(drainLook)
+	t := time.NewTicker(drainPollInterval)
 	defer t.Stop()
 	// A request that was routed just before the route was withdrawn can appear only at
 	// the second check.
@@ -389,7 +389,7 @@ func (s *Slot) drainRequests(ctx context.Context, in *Instance) bool {
 			return false
 		case e, ok := <-in.container.Exits():
 			for _, e := range in.noteExit(e, ok) {
-				s.followed(ctx, in, e)
+				s.addFollower(ctx, in, e)
 			}
 		case <-t.C:
 			idle++

@@ -110,7 +110,7 @@ func TestRecordDoesNotWaitForTheOthers(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
 		container := w.fake.Last()
-		container.Deafen(main, syscall.SIGTERM)
+		container.IgnoreSignals(main, syscall.SIGTERM)
 		container.End(sideA, 1)
 		w.pass(5 * ms)
 		w.wantRecords(p, 1)
@@ -150,7 +150,7 @@ func TestExitsTogether(t *testing.T) {
 			w.pass(time.Minute)
 			container := w.fake.Last()
 			for _, e := range []string{main, sideA, sideB} {
-				container.Deafen(e, syscall.SIGTERM)
+				container.IgnoreSignals(e, syscall.SIGTERM)
 			}
 			container.End(main, 1)
 			time.Sleep(c.gap)
@@ -198,7 +198,7 @@ func TestEarlierExitKnownLate(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
 		container := w.fake.Last()
-		container.Deafen(sideA, syscall.SIGTERM)
+		container.IgnoreSignals(sideA, syscall.SIGTERM)
 		w.pass(time.Minute)
 		died := time.Now()
 		w.pass(20 * ms)
@@ -240,7 +240,7 @@ func TestContainerEnds(t *testing.T) {
 		text  string
 	}{
 		{func(w *world) { w.fake.Last().EndInit() }, runtime.CauseInitExited, "Container ended: its first process exited"},
-		{func(w *world) { w.fake.Last().Lose() }, runtime.CauseRuntimeLost, "Container lost: its shim is gone"},
+		{func(w *world) { w.fake.Last().LoseShim() }, runtime.CauseRuntimeLost, "Container lost: its shim is gone"},
 		{func(w *world) { w.fake.Last().CloseExits() }, runtime.CauseRuntimeLost, "Container lost: its shim is gone"},
 	} {
 		inWorld(t, func(w *world) {
@@ -275,7 +275,7 @@ func TestSlowReapDoesNotLoseTheRecord(t *testing.T) {
 		w.daemon()
 		container := w.fake.Last()
 		container.Print(sideA, "slow words")
-		container.Deafen(main, syscall.SIGTERM)
+		container.IgnoreSignals(main, syscall.SIGTERM)
 		release := container.HoldReap(sideA)
 		container.End(sideA, 1)
 		w.pass(5*ms + 2*time.Second - ms)
@@ -291,7 +291,7 @@ func TestSlowReapDoesNotLoseTheRecord(t *testing.T) {
 		if words < record {
 			t.Errorf("lines = %v, want the slow words after the record", lines)
 		}
-		if !strings.Contains(w.slog.String(), "cannot read the last lines yet") {
+		if !strings.Contains(w.slog.String(), "cannot read the last log lines yet") {
 			t.Error("the slow reap is not in the daemon's log")
 		}
 		w.wantStarts(2)
@@ -324,13 +324,13 @@ func TestProcessThatDoesNotDie(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		w.fake.Last().Deafen(main, syscall.SIGTERM, syscall.SIGKILL)
+		w.fake.Last().IgnoreSignals(main, syscall.SIGTERM, syscall.SIGKILL)
 		w.fake.Last().End(sideA, 1)
 		w.pass(20 * time.Second)
 		w.wantStarts(1)
 		w.pass(10 * ms)
 		w.wantStarts(2)
-		if !strings.Contains(w.slog.String(), "processes do not end") {
+		if !strings.Contains(w.slog.String(), "processes do not exit") {
 			t.Error("giving up is not in the daemon's log")
 		}
 		if w.record(p).Complete {

@@ -24,7 +24,7 @@ func TestUnhealthyInstanceEnds(t *testing.T) {
 		w.daemon()
 		container := w.fake.Last()
 		w.pass(45 * time.Second)
-		container.Refuse(true)
+		container.RefuseConnections(true)
 		w.pass(w.untilCheck() - ms)
 		w.wantState(p, runtime.Running)
 		w.pass(time.Second - ms) // it has failed twice
@@ -71,9 +71,9 @@ func TestOneFailureIsNoCrash(t *testing.T) {
 			container := w.fake.Last()
 			for range 10 {
 				w.pass(w.untilCheck() - ms)
-				container.Refuse(true)
+				container.RefuseConnections(true)
 				w.pass(500 * ms) // two checks
-				container.Refuse(false)
+				container.RefuseConnections(false)
 				w.pass(time.Second)
 			}
 			if failures == 0 {
@@ -153,7 +153,7 @@ func TestPausedInstanceIsNotUnhealthy(t *testing.T) {
 		w.daemon()
 		container := w.fake.Last()
 		w.pass(time.Second)
-		container.Refuse(true)
+		container.RefuseConnections(true)
 		container.Pause(true)
 		w.pass(10 * time.Minute)
 		w.wantState(p, runtime.Running)
@@ -181,7 +181,7 @@ func TestHealthCheckPort(t *testing.T) {
 		inWorld(t, func(w *world) {
 			p := w.push("sleep 1000")
 			w.change(p, func(p *app.Process) { p.HealthCheck.Port, p.Ports = c.check, c.ports })
-			w.fake.Refuse(true)
+			w.fake.RefuseConnections(true)
 			w.daemon()
 			w.pass(61 * time.Second)
 			if rs := w.records(p); len(rs) == 0 || !strings.Contains(rs[0].Description, c.want) {
@@ -195,7 +195,7 @@ func TestHealthCheckPort(t *testing.T) {
 func TestStartTimeout(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.fake.Refuse(true)
+		w.fake.RefuseConnections(true)
 		p := w.push("sleep 1000")
 		w.daemon()
 		w.wantState(p, runtime.Starting)
@@ -216,7 +216,7 @@ func TestStartTimeout(t *testing.T) {
 func TestProcessCheckIsHealthyAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.fake.Refuse(true)
+		w.fake.RefuseConnections(true)
 		p := w.push("sleep 1000", "sleep 1000")
 		w.change(p, func(p *app.Process) { p.HealthCheck = app.HealthCheck{Type: app.CheckProcess} })
 		w.daemon()
@@ -230,7 +230,7 @@ func TestProcessCheckIsHealthyAtOnce(t *testing.T) {
 func TestReadinessOnlySteersRoutes(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.fake.Refuse(true)
+		w.fake.RefuseConnections(true)
 		p := w.push("sleep 1000")
 		w.change(p, func(p *app.Process) {
 			p.HealthCheck = app.HealthCheck{Type: app.CheckProcess}
@@ -238,7 +238,7 @@ func TestReadinessOnlySteersRoutes(t *testing.T) {
 		})
 		w.daemon()
 		for i, refuse := range []bool{true, false, true} {
-			w.fake.Last().Refuse(refuse)
+			w.fake.Last().RefuseConnections(refuse)
 			w.pass(time.Minute)
 			if st := w.wantState(p, runtime.Running); st.Ready == refuse {
 				t.Errorf("turn %d: ready = %v", i, st.Ready)

@@ -14,7 +14,7 @@ import (
 
 // Three processes that crash in any order give the same result: a record that names the
 // first and contains all, and a new instance.
-func TestEveryOrderOfDeaths(t *testing.T) {
+func TestEveryOrderOfExits(t *testing.T) {
 	t.Parallel()
 	for _, order := range permutations(main, sideA, sideB) {
 		inWorld(t, func(w *world) {
@@ -22,7 +22,7 @@ func TestEveryOrderOfDeaths(t *testing.T) {
 			w.daemon()
 			container := w.fake.Last()
 			for _, exec := range order {
-				container.Deafen(exec, syscall.SIGTERM, syscall.SIGKILL)
+				container.IgnoreSignals(exec, syscall.SIGTERM, syscall.SIGKILL)
 			}
 			for i, exec := range order {
 				container.End(exec, i)
@@ -53,7 +53,7 @@ func TestEveryOrderOfStopping(t *testing.T) {
 			w.daemon()
 			container := w.fake.Last()
 			for _, exec := range order {
-				container.Deafen(exec, syscall.SIGTERM)
+				container.IgnoreSignals(exec, syscall.SIGTERM)
 			}
 			w.state(p, app.Stopped)
 			w.wantState(p, runtime.Stopping)

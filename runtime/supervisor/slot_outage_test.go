@@ -29,9 +29,9 @@ func TestLateExitBeatsFailedCheck(t *testing.T) {
 				w.daemon()
 				w.pass(45 * time.Second)
 				container := w.fake.Last()
-				answer := w.fake.Silence()
+				answer := w.fake.HangService()
 				container.End(exec, 137)
-				container.Refuse(true)
+				container.RefuseConnections(true)
 				if silence > time.Minute {
 					w.pass(time.Minute)
 					w.wantUnknown(p, false)
@@ -65,16 +65,16 @@ func TestUnhealthyDuringOutage(t *testing.T) {
 			w.daemon()
 			w.pass(45 * time.Second)
 			container := w.fake.Last()
-			answer := w.fake.Silence()
+			answer := w.fake.HangService()
 			w.wantUnknown(p, true)
-			container.Refuse(true)
+			container.RefuseConnections(true)
 			w.pass(time.Hour)
 			w.wantUnknown(p, false)
 			w.wantRecords(p, 0)
 			if got := w.fake.Calls(); len(got) != 0 {
 				t.Errorf("calls = %v, want none", got)
 			}
-			container.Refuse(!recovers)
+			container.RefuseConnections(!recovers)
 			answer()
 			w.pass(time.Minute)
 			if !recovers {
@@ -88,7 +88,7 @@ func TestUnhealthyDuringOutage(t *testing.T) {
 			}
 			w.wantRecords(p, 0)
 			w.wantStarts(1)
-			container.Refuse(true)
+			container.RefuseConnections(true)
 			w.pass(time.Minute)
 			w.wantRecords(p, 1)
 		})
@@ -103,8 +103,8 @@ func TestStopAndRestartDuringOutage(t *testing.T) {
 			p := w.push("sleep 1000", "sleep 1000")
 			w.daemon()
 			w.pass(45 * time.Second)
-			answer := w.fake.Silence()
-			w.fake.Last().Refuse(true)
+			answer := w.fake.HangService()
+			w.fake.Last().RefuseConnections(true)
 			w.pass(time.Minute)
 			w.wantUnknown(p, false)
 			if stop {

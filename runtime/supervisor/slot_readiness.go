@@ -72,7 +72,7 @@ func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 	}
 	a, org, err := appAndOrg(s.sup.c.Registry, in.spec.App)
 	if err != nil {
-		s.log.Error("cannot tell that readiness changed", "instance", r.Instance, "ready", r.Ready, "err", err)
+		s.log.Error("cannot record a change of readiness", "instance", r.Instance, "ready", r.Ready, "err", err)
 		return
 	}
 	err = events.Record(app.Event{
@@ -84,7 +84,7 @@ func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 		},
 	})
 	if err != nil {
-		s.log.Error("cannot keep the event of a change of readiness", "instance", r.Instance, "err", err)
+		s.log.Error("cannot store the event of a change of readiness", "instance", r.Instance, "err", err)
 	}
 	s.append(a.GUID, logstream.Envelope{Source: logstream.Source{Type: sourceAPI}, Stream: logstream.Out, Text: []byte(r.Line(s.id.Process))})
 }

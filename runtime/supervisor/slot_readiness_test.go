@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// turns returns the readiness events of the app's instances, oldest first.
-func (w *world) turns(guid string) (out []string) {
+// readinessEvents returns the readiness events of the app's instances, oldest first.
+func (w *world) readinessEvents(guid string) (out []string) {
 	w.t.Helper()
 	all, err := registry.NewEvents(w.db).List(app.EventFilter{Targets: []string{guid}})
 	w.must(err)
@@ -29,7 +29,7 @@ func (w *world) turns(guid string) (out []string) {
 
 // Every change of readiness is reported once, in the audit events and in the log, even
 // if the daemon is restarted.
-func TestTurnsOfReadinessAreTold(t *testing.T) {
+func TestReadinessChangesAreRecorded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
@@ -51,17 +51,17 @@ func TestTurnsOfReadinessAreTold(t *testing.T) {
 			{false, false, []string{ready}},
 			{true, false, []string{not}},
 		} {
-			w.fake.Last().Refuse(step.refuse)
+			w.fake.Last().RefuseConnections(step.refuse)
 			if step.another {
 				w.daemon()
-				w.fake.Last().Refuse(step.refuse)
+				w.fake.Last().RefuseConnections(step.refuse)
 			}
 			w.pass(time.Minute)
 			if st := w.wantState(p, runtime.Running); st.Ready == step.refuse {
 				t.Errorf("step %d: ready = %v", i, st.Ready)
 			}
-			if want = append(want, step.news...); !slices.Equal(w.turns(p), want) {
-				t.Errorf("step %d: events = %v, want %v", i, w.turns(p), want)
+			if want = append(want, step.news...); !slices.Equal(w.readinessEvents(p), want) {
+				t.Errorf("step %d: events = %v, want %v", i, w.readinessEvents(p), want)
 			}
 		}
 		if n, not := len(w.logs.matching("Process became ready with guid "+p)), len(w.logs.matching("Process became not ready with guid "+p)); n != 2 || not != 2 {
@@ -71,14 +71,14 @@ func TestTurnsOfReadinessAreTold(t *testing.T) {
 }
 
 // An app without a readiness check has no readiness events.
-func TestNoReadinessCheckTellsNothing(t *testing.T) {
+func TestNoReadinessCheckRecordsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
 		w.pass(time.Minute)
-		if st := w.wantState(p, runtime.Running); !st.Ready || len(w.turns(p)) > 0 {
-			t.Errorf("ready = %v, events = %v", st.Ready, w.turns(p))
+		if st := w.wantState(p, runtime.Running); !st.Ready || len(w.readinessEvents(p)) > 0 {
+			t.Errorf("ready = %v, events = %v", st.Ready, w.readinessEvents(p))
 		}
 	})
 }

@@ -23,8 +23,8 @@ func (s *slotSet) close() {
 	s.shuttingDown = true
 }
 
-// leave removes a slot that is down.
-func (s *slotSet) leave(sl *Slot) {
+// remove removes a slot that is down.
+func (s *slotSet) remove(sl *Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slots[sl.id] == sl {
@@ -32,10 +32,10 @@ func (s *slotSet) leave(sl *Slot) {
 	}
 }
 
-// enter adds a slot. It returns false if the id is in use by a slot that is stopping, or
+// add adds a slot. It returns false if the id is in use by a slot that is stopping, or
 // by an instance that is not taken over yet. The process is synced again when the id is
 // free.
-func (s *slotSet) enter(sl *Slot, held *unadoptedSet) bool {
+func (s *slotSet) add(sl *Slot, held *unadoptedSet) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slots[sl.id] != nil || s.shuttingDown || held.holds(sl.id) {
@@ -67,12 +67,12 @@ func (s *slotSet) of(guid string) []*Slot {
 // slot remains in the set until it is down.
 func (s *slotSet) at(process string, index int) []*Slot {
 	all := slices.DeleteFunc(s.of(process), func(sl *Slot) bool { return sl.id.Index != index })
-	slices.SortStableFunc(all, func(a, b *Slot) int { return cmp.Compare(leaving(a), leaving(b)) })
+	slices.SortStableFunc(all, func(a, b *Slot) int { return cmp.Compare(stopOrder(a), stopOrder(b)) })
 	return all
 }
 
-// leaving returns 1 for a slot that was told to stop.
-func leaving(sl *Slot) int {
+// stopOrder returns 1 for a slot that was told to stop.
+func stopOrder(sl *Slot) int {
 	if sl.stopping() {
 		return 1
 	}

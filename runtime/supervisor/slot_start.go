@@ -21,7 +21,7 @@ func (s *Slot) start(ctx context.Context) step {
 	}
 	select {
 	case <-s.restart: // this start already fulfills the request
-		s.forgive()
+		s.resetCrashCount()
 	default:
 	}
 	s.drainOnRestart.Store(false)
@@ -100,7 +100,7 @@ func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.De
 	s.sup.count(func(st *runtime.Stats) { st.Unavailable++ })
 	s.logStartError(d.App.GUID, text)
 	if !s.sleep(ctx, s.sup.policy.retry(s.tries)) {
-		return s.leave(ctx)
+		return s.interrupted(ctx)
 	}
 	return s.start
 }
@@ -130,7 +130,7 @@ func (s *Slot) startRefused(ctx context.Context, id runtime.InstanceID, d plan.D
 	s.writeCrash(ctx, in, e, "")
 	in.record.Complete = true
 	if !s.storeRecord(ctx, in) {
-		return s.leave(ctx)
+		return s.interrupted(ctx)
 	}
 	return s.pause
 }

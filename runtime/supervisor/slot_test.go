@@ -22,7 +22,7 @@ const (
 
 // A desired process runs: one instance with main and its sidecars, with the same log
 // lines as on the platform.
-func TestWishedProcessRuns(t *testing.T) {
+func TestDesiredProcessRuns(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
@@ -112,14 +112,14 @@ func TestStartErrorIsARecord(t *testing.T) {
 }
 
 // A desired state that cannot become an instance is refused with a reason.
-func TestWishThatCannotStart(t *testing.T) {
+func TestDesiredStateThatCannotStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		change func(a *app.App)
 		want   string
 	}{
-		{func(a *app.App) { a.Droplet = "gone" }, "APP/PROC/WEB: cannot start: its droplet gone is gone: push the app again"},
-		{func(a *app.App) { a.Stack = "windows" }, "APP/PROC/WEB: cannot start: its stack cannot be used: there is no stack 'windows'"},
+		{func(a *app.App) { a.Droplet = "gone" }, "APP/PROC/WEB: cannot start: droplet gone does not exist: push the app again"},
+		{func(a *app.App) { a.Stack = "windows" }, "APP/PROC/WEB: cannot start: cannot use the stack: there is no stack 'windows'"},
 	} {
 		inWorld(t, func(w *world) {
 			p := w.push("sleep 1000")
@@ -253,7 +253,7 @@ func TestGivenUpAfter200(t *testing.T) {
 }
 
 // The count starts over after 5 min in RUNNING, not before, even across daemons.
-func TestHealthForgives(t *testing.T) {
+func TestHealthyInstanceResetsCrashCount(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		health time.Duration
@@ -271,7 +271,7 @@ func TestHealthForgives(t *testing.T) {
 			w.pass(10 * ms)
 			w.pass(c.health)
 			if c.away {
-				w.leave()
+				w.stopDaemon()
 				w.fake.Last().End(main, 1)
 				w.daemon()
 			} else {
@@ -341,7 +341,7 @@ func TestPanicDoesNotLoseTheInstance(t *testing.T) {
 }
 
 // The listener receives every state once, in order.
-func TestListenerHearsTheStates(t *testing.T) {
+func TestListenerGetsTheStates(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		var states []runtime.State

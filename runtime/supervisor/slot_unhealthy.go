@@ -43,7 +43,7 @@ func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
 			}
 		}
 		if n == 1 {
-			s.log.Warn("health check failed, and it is not known which processes live", "instance", in.spec.Instance, "check", failure, "err", err)
+			s.log.Warn("health check failed; dewd cannot find out which processes are running", "instance", in.spec.Instance, "check", failure, "err", err)
 			s.publish(func(st *runtime.Status) { st.Ready = false })
 		}
 		recheck = true
@@ -80,7 +80,7 @@ func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.
 			return s.end, true, nil
 		case <-s.restart:
 			return s.replace, true, nil
-		case <-s.nudge:
+		case <-s.recheck:
 			if !s.upToDate(in.spec.Version) {
 				return s.replace, true, nil
 			}

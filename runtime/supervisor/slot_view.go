@@ -66,7 +66,7 @@ func (v *view) usage(ctx context.Context, log *slog.Logger) (runtime.Usage, bool
 	}
 	used, err := c.Consumption(ctx)
 	if err != nil {
-		log.Debug("cannot read what an instance takes", "instance", c.Spec().Instance, "err", err)
+		log.Debug("cannot read the resource usage of an instance", "instance", c.Spec().Instance, "err", err)
 		return runtime.Usage{}, false
 	}
 	now := sample{at: time.Now(), cpu: used.CPU, printed: used.Printed}

@@ -37,7 +37,7 @@ func (s *Slot) watch(ctx context.Context) step {
 			return s.end
 		case <-s.restart:
 			return s.replace
-		case <-s.nudge:
+		case <-s.recheck:
 			if !s.upToDate(in.spec.Version) {
 				return s.replace
 			}
@@ -61,7 +61,7 @@ func (s *Slot) watch(ctx context.Context) step {
 			asking = nil
 		case <-steady:
 			s.panics = 0
-			s.forgive()
+			s.resetCrashCount()
 		case r := <-sick:
 			return s.unhealthy(ctx, r)
 		}

@@ -33,10 +33,10 @@ func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx con
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, s.Timeout, stagingFailed("it took longer than %s", s.Timeout))
+	limited, cancel := context.WithTimeoutCause(ctx, s.Timeout, stagingFailed("staging took longer than %s", s.Timeout))
 	defer cancel()
 	id := runtime.NewInstanceID()
-	addr, err := g.sup.addresses.Take(id)
+	addr, err := g.sup.addresses.Allocate(id)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (g *Stager) startContainer(ctx context.Context, spec runtime.Spec) (runtime
 			return g.asStagingContainer(ctx, c)
 		}
 		if refused, ok := errors.AsType[*runtime.StartError](err); ok {
-			return nil, stagingFailed("its container cannot start: %s", refused.Reason)
+			return nil, stagingFailed("the staging container cannot start: %s", refused.Reason)
 		}
 		if ctx.Err() != nil || !errors.Is(err, runtime.ErrUnavailable) {
 			return nil, err
@@ -102,7 +102,7 @@ func (g *Stager) asStagingContainer(ctx context.Context, c runtime.Container) (r
 	if st, ok := c.(runtime.StagingContainer); ok {
 		return st, nil
 	}
-	return nil, errors.Join(errors.New("this engine cannot stage"), c.Delete(context.WithoutCancel(ctx)))
+	return nil, errors.Join(errors.New("this engine does not support staging"), c.Delete(context.WithoutCancel(ctx)))
 }
 
 // watch waits until the command has exited and its whole output is in the log. It stops
@@ -120,7 +120,7 @@ func (g *Stager) watch(ctx context.Context, t runtime.StagingContainer, s drople
 				err = g.sup.c.Logs.Append(s.App, last...)
 			}
 			if err != nil {
-				return 0, fmt.Errorf("cannot keep the last lines of a build: %w", err)
+				return 0, fmt.Errorf("cannot store the last log lines of a build: %w", err)
 			}
 			return stagingResult(e, s)
 		case <-tick.C:
@@ -136,9 +136,9 @@ func (g *Stager) watch(ctx context.Context, t runtime.StagingContainer, s drople
 func stagingResult(e runtime.Exit, s droplet.Staging) (int, error) {
 	switch {
 	case e.OOM:
-		return 0, stagingFailed("it ran out of memory: staging has %dM", s.MemoryMB)
+		return 0, stagingFailed("staging ran out of memory: the limit is %dM", s.MemoryMB)
 	case e.Cause != runtime.CauseExited && e.Cause != "":
-		return 0, stagingFailed("its container was lost: %s", cmp.Or(e.Detail, string(e.Cause)))
+		return 0, stagingFailed("the staging container was lost: %s", cmp.Or(e.Detail, string(e.Cause)))
 	}
 	return e.Code, nil
 }
@@ -155,9 +155,9 @@ func checkStagingLimits(ctx context.Context, t runtime.StagingContainer, s dropl
 	case err != nil:
 		return nil // checked again soon
 	case bytes > int64(s.DiskMB)*(1<<20):
-		return stagingFailed("disk quota exceeded: staging has %dM", s.DiskMB)
+		return stagingFailed("disk quota exceeded: the limit for staging is %dM", s.DiskMB)
 	case s.MaxFiles > 0 && files > s.MaxFiles:
-		return stagingFailed("disk quota exceeded: staging has %d files", s.MaxFiles)
+		return stagingFailed("disk quota exceeded: the limit for staging is %d files", s.MaxFiles)
 	}
 	return nil
 }

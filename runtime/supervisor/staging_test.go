@@ -138,16 +138,16 @@ func TestStageIsEnded(t *testing.T) {
 		do   func(w *world, b *staging)
 		want string
 	}{
-		"time":   {func(w *world, _ *staging) { w.pass(time.Minute) }, "it took longer than 1m0s"},
-		"memory": {func(w *world, _ *staging) { w.fake.Last().OOM(runtime.MainExec) }, "it ran out of memory: staging has 256M"},
+		"time":   {func(w *world, _ *staging) { w.pass(time.Minute) }, "staging took longer than 1m0s"},
+		"memory": {func(w *world, _ *staging) { w.fake.Last().OOM(runtime.MainExec) }, "staging ran out of memory: the limit is 256M"},
 		"disk": {func(w *world, _ *staging) {
-			w.fake.Last().Take(runtime.Consumption{Disk: 65 << 20})
+			w.fake.Last().SetConsumption(runtime.Consumption{Disk: 65 << 20})
 			w.pass(3 * time.Second)
-		}, "disk quota exceeded: staging has 64M"},
-		"files":         {func(w *world, _ *staging) { w.fake.Last().Write(101); w.pass(3 * time.Second) }, "disk quota exceeded: staging has 100 files"},
+		}, "disk quota exceeded: the limit for staging is 64M"},
+		"files":         {func(w *world, _ *staging) { w.fake.Last().Write(101); w.pass(3 * time.Second) }, "disk quota exceeded: the limit for staging is 100 files"},
 		"space":         {func(w *world, b *staging) { b.full.Store(true); w.pass(3 * time.Second) }, "the disk is nearly full"},
-		"lost shim":     {func(w *world, _ *staging) { w.fake.Last().Lose() }, "its container was lost"},
-		"first process": {func(w *world, _ *staging) { w.fake.Last().EndInit() }, "its container was lost"},
+		"lost shim":     {func(w *world, _ *staging) { w.fake.Last().LoseShim() }, "the staging container was lost"},
+		"first process": {func(w *world, _ *staging) { w.fake.Last().EndInit() }, "the staging container was lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -194,7 +194,7 @@ func TestStageStarts(t *testing.T) {
 		again := &staging{w: w}
 		again.err = w.sup.Stager().Build(context.Background(), droplet.Staging{Build: "build-2", App: b.app, Timeout: time.Minute, MemoryMB: 64}, nil)
 		again.ended = true
-		again.failed("its container cannot start: no such program")
+		again.failed("the staging container cannot start: no such program")
 	})
 }
 
@@ -221,7 +221,7 @@ func TestJavaRule(t *testing.T) {
 		w.daemon()
 		guid := w.push("run")
 		w.state(guid, app.Stopped)
-		w.must(w.shelf.Put(droplet.Droplet{GUID: "d1", App: guid, Java: true, Commands: map[string]string{"web": "run"}}))
+		w.must(w.droplets.Put(droplet.Droplet{GUID: "d1", App: guid, Java: true, Commands: map[string]string{"web": "run"}}))
 		_, err := w.registry.PutSidecar(app.Sidecar{App: guid, Name: "agent", Command: "x", ProcessTypes: []string{app.Web}, Origin: app.OriginUser})
 		w.must(err)
 		_, err = w.registry.UpdateApp(guid, func(a *app.App) error { a.Droplet = "d1"; return nil })

@@ -72,7 +72,7 @@ type Supervisor struct {
 	c         Config
 	policy    Policy
 	exits     *runtime.ExitLog
-	addresses *address.Book
+	addresses *address.Pool
 	servers   *runtime.ServerStore
 	planner   *plan.Planner
 	tasks     *taskRunner
@@ -95,10 +95,10 @@ func New(c Config) (*Supervisor, error) {
 		"Stacks": c.Stacks == nil, "Logs": c.Logs == nil, "DB": c.DB == nil, "Logger": c.Logger == nil,
 	} {
 		if missing {
-			return nil, fmt.Errorf("cannot make a supervisor without %s", name)
+			return nil, fmt.Errorf("cannot create a supervisor without %s", name)
 		}
 	}
-	book, err := address.NewBook(c.DB, c.Subnet)
+	addresses, err := address.NewPool(c.DB, c.Subnet)
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +108,11 @@ func New(c Config) (*Supervisor, error) {
 		c:         c,
 		policy:    policy,
 		exits:     runtime.NewExitLog(c.DB, policy.CrashRecords),
-		addresses: book,
+		addresses: addresses,
 		servers:   servers,
 		planner: plan.New(plan.Config{
 			Registry: c.Registry, Droplets: c.Droplets, Stacks: c.Stacks, Bindings: c.Bindings,
-			Servers: servers, Subnet: book.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL,
+			Servers: servers, Subnet: addresses.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL,
 		}),
 		changed:   newGUIDSet(),
 		settled:   make(chan struct{}),
@@ -146,7 +146,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if containers, err = s.resumeTasks(ctx, containers); err != nil {
 		return err
 	}
-	s.takeOver(ctx, containers)
+	s.assignSlots(ctx, containers)
 	close(s.settled)
 	if err := s.syncAll(); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (s *Supervisor) Apps() map[string]bool {
 	out := map[string]bool{}
 	vs, err := s.Servers()
 	if err != nil { // running servers are among the slots
-		s.c.Logger.Error("cannot tell which servers there are", "err", err)
+		s.c.Logger.Error("cannot list the servers", "err", err)
 	}
 	for _, v := range vs {
 		out[v.GUID] = true
@@ -222,7 +222,7 @@ func (s *Supervisor) adopt(ctx context.Context) ([]runtime.Container, error) {
 	for n := 1; ; n++ {
 		containers, err := s.c.Engine.Adopt(ctx)
 		if some := (*runtime.AdoptError)(nil); errors.As(err, &some) {
-			s.setAside(some.Left)
+			s.addUnadopted(some.Left)
 			return containers, nil
 		}
 		switch {
@@ -255,22 +255,22 @@ func (s *Supervisor) settle(ctx context.Context, containers []runtime.Container)
 	}
 	if err := s.c.Engine.Sweep(ctx, keep); err != nil && ctx.Err() == nil {
 		// Leftovers do no harm, and the next daemon tries again.
-		s.c.Logger.Error("cannot sweep", "err", err)
+		s.c.Logger.Error("cannot remove the resources of old instances", "err", err)
 	}
 	return s.addresses.Settle(addresses)
 }
 
-// takeOver gives every container to a slot. The newest one of a slot is kept running;
+// assignSlots gives every container to a slot. The newest one of a slot is kept running;
 // older ones get slots that only stop them.
-func (s *Supervisor) takeOver(ctx context.Context, containers []runtime.Container) {
+func (s *Supervisor) assignSlots(ctx context.Context, containers []runtime.Container) {
 	sorted := slices.Clone(containers)
 	slices.SortStableFunc(sorted, func(a, b runtime.Container) int { return b.Spec().StartedAt.Compare(a.Spec().StartedAt) })
 	for _, c := range sorted {
 		spec := c.Spec()
 		sl := newSlot(s, spec.Slot, c)
 		s.c.Logger.Info("instance adopted", "app", spec.App, "process", spec.Slot.Process, "instance", spec.Instance)
-		if !s.enter(sl, &s.unadopted) {
-			s.c.Logger.Warn("slot has a newer instance, this one is ended", "process", spec.Slot.Process,
+		if !s.add(sl, &s.unadopted) {
+			s.c.Logger.Warn("a newer instance exists; stopping the older one", "process", spec.Slot.Process,
 				"index", spec.Slot.Index, "instance", spec.Instance)
 			sl.stray = true
 			sl.Stop()
@@ -359,7 +359,7 @@ func (s *Supervisor) wanted(process string) (wantedSlots, error) {
 func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	w, err := s.wanted(process)
 	if err != nil {
-		s.c.Logger.Error("cannot sync process, trying again", "process", process, "err", err)
+		s.c.Logger.Error("cannot bring a process to its desired state, trying again", "process", process, "err", err)
 		time.AfterFunc(s.policy.FirstRetry, func() { s.Sync(process) })
 		return
 	}
@@ -367,7 +367,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	for _, sl := range have {
 		switch {
 		case w.has(sl.id):
-			sl.Nudge()
+			sl.Recheck()
 		case w.some():
 			sl.Retire()
 		default:
@@ -377,7 +377,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	for generation, n := range w.counts {
 		for i := range n {
 			sl := newSlot(s, runtime.SlotID{Process: process, Generation: generation, Index: i}, nil)
-			if s.enter(sl, &s.unadopted) {
+			if s.add(sl, &s.unadopted) {
 				s.begin(ctx, sl)
 			}
 		}
@@ -401,7 +401,7 @@ func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 		if ctx.Err() != nil {
 			return // its last status stays visible
 		}
-		s.leave(sl)
+		s.remove(sl)
 		s.Sync(sl.id.Process)
 	})
 }

@@ -373,7 +373,7 @@ func TestDeploymentOverDaemons(t *testing.T) {
 			var armed atomic.Bool
 			w.registry.Listen(func(string) {
 				if armed.CompareAndSwap(true, false) {
-					w.quit()
+					w.signalDaemon()
 				}
 			})
 			armed.Store(true)

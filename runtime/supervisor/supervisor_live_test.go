@@ -66,7 +66,7 @@ func TestShutdown(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantStarts(1)
 		w.wantRecords(p, 0)
-		w.leave()
+		w.stopDaemon()
 		w.daemon()
 		w.pass(time.Minute)
 		w.wantState(p, runtime.Running)
@@ -80,13 +80,13 @@ func TestUsage(t *testing.T) {
 		p := w.push("sleep 1000")
 		w.daemon()
 		w.pass(10 * time.Second)
-		w.fake.Last().Take(runtime.Consumption{CPU: 5 * time.Second, Memory: 7, Disk: 9, Parts: []runtime.PartUsage{{Memory: 3}, {Sidecar: "agent", Memory: 4}}})
+		w.fake.Last().SetConsumption(runtime.Consumption{CPU: 5 * time.Second, Memory: 7, Disk: 9, Parts: []runtime.PartUsage{{Memory: 3}, {Sidecar: "agent", Memory: 4}}})
 		u, ok := w.sup.Usage(t.Context(), p, 0)
 		if !ok || u.CPU < 0.4 || u.CPU > 0.5 || u.Memory != 7 || u.Disk != 9 || len(u.Parts) != 2 || u.Parts[1].Sidecar != "agent" {
 			t.Errorf("usage = %+v, %v, want half a core", u, ok)
 		}
 		w.pass(10 * time.Second)
-		w.fake.Last().Take(runtime.Consumption{CPU: 15 * time.Second})
+		w.fake.Last().SetConsumption(runtime.Consumption{CPU: 15 * time.Second})
 		if u, _ := w.sup.Usage(t.Context(), p, 0); u.CPU != 1 {
 			t.Errorf("usage = %+v, want one core", u)
 		}

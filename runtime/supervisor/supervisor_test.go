@@ -41,7 +41,7 @@ func TestScale(t *testing.T) {
 }
 
 // A slot that was removed by scaling down returns without its crashes.
-func TestScaledAwayForgets(t *testing.T) {
+func TestRecordsOfRemovedInstancesAreDeleted(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("exit 1")

@@ -85,7 +85,7 @@ func TestAttachedTask(t *testing.T) {
 		}, app.TaskSucceeded, ""},
 		"without its daemon": {"sleep", func(w *world, guid string) {
 			w.attach(guid)
-			w.leave()
+			w.stopDaemon()
 			w.daemon()
 		}, app.TaskFailed, "dewd was restarted, which disconnected dew run"},
 	} {

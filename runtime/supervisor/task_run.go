@@ -20,9 +20,9 @@ import (
 // Failure reasons of a task that did not exit by itself.
 const (
 	taskCancelled = "task was cancelled"
-	taskShutDown  = "its daemon was shut down together with the apps"
-	taskLost      = "its container is gone, and its exit status is unknown: the machine or containerd was restarted"
-	taskPanicked  = "internal error, see the log of the daemon"
+	taskShutDown  = "dewd was shut down together with the apps"
+	taskLost      = "the container was lost and the exit status is unknown: the machine or containerd was restarted"
+	taskPanicked  = "internal error, see the log of dewd"
 )
 
 // taskRun is the only run of a task. Its goroutine owns it.
@@ -144,7 +144,7 @@ func (r *taskRun) start(ctx context.Context, t app.Task) bool {
 		r.storeState(ctx, app.TaskFailed, taskCancelled)
 		return false
 	}
-	said := ""
+	lastText := ""
 	for n := 1; ; n++ {
 		err := r.launch(ctx, t)
 		if err == nil {
@@ -162,8 +162,8 @@ func (r *taskRun) start(ctx context.Context, t app.Task) bool {
 			r.storeState(ctx, app.TaskFailed, t.Source()+": cannot start: "+refused.Reason)
 			return false
 		}
-		if text := fmt.Sprintf("cannot start task %s yet: %v", t.Name, err); text != said {
-			said = text
+		if text := fmt.Sprintf("cannot start task %s yet: %v", t.Name, err); text != lastText {
+			lastText = text
 			r.log.Warn("cannot start task, trying again", "err", err)
 			r.logCell(t.App, logstream.Err, text)
 		}
@@ -175,7 +175,7 @@ func (r *taskRun) start(ctx context.Context, t app.Task) bool {
 // is left behind, or the started container is stopped at once.
 func (r *taskRun) launch(ctx context.Context, t app.Task) error {
 	s, id := r.runner.sup, runtime.NewInstanceID()
-	addr, err := s.addresses.Take(id)
+	addr, err := s.addresses.Allocate(id)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (r *taskRun) diskExceeded(ctx context.Context) string {
 	if bytes, _, err := m.Written(ctx); err != nil || bytes <= limit {
 		return "" // if it cannot be read now, it is read again soon
 	}
-	return r.in.spec.Processes[0].Source + ": disk quota exceeded: it has " + strconv.FormatInt(limit/(1<<20), 10) + "M"
+	return r.in.spec.Processes[0].Source + ": disk quota exceeded: the limit is " + strconv.FormatInt(limit/(1<<20), 10) + "M"
 }
 
 // whyStopped returns why Stop was called.
@@ -336,7 +336,7 @@ func (r *taskRun) finish(ctx context.Context, t app.Task, why string) {
 	if !r.storeState(ctx, state, failure) {
 		return
 	}
-	r.log.Info("task ended", "app", t.App, "state", state, "failure", failure)
+	r.log.Info("task finished", "app", t.App, "state", state, "failure", failure)
 	r.remove(ctx)
 }
 
@@ -380,7 +380,7 @@ func (r *taskRun) flush(ctx context.Context) {
 		return
 	}
 	if err := s.c.Logs.Append(r.in.spec.App, lines...); err != nil {
-		r.log.Error("cannot write last lines to the app's log", "app", r.in.spec.App, "err", err)
+		r.log.Error("cannot write the last lines to the app's log", "app", r.in.spec.App, "err", err)
 	}
 }
 
@@ -397,7 +397,7 @@ func (r *taskRun) exitLineWritten(ctx context.Context, e runtime.Exit) bool {
 	f.Source, f.InstanceID, f.Contains = e.Source, string(r.in.spec.Instance), exitStatus
 	found, err := r.runner.sup.c.Logs.Contains(ctx, r.in.spec.App, f)
 	if err != nil {
-		r.log.Error("cannot read back the app's log, the exit line of a task may appear twice", "err", err)
+		r.log.Error("cannot read the app's log; the exit line of a task may appear twice", "err", err)
 	}
 	return found
 }
@@ -417,7 +417,7 @@ func (r *taskRun) storeState(ctx context.Context, state app.TaskState, failure s
 		if err == nil || errors.Is(err, app.ErrNotFound) {
 			return true
 		}
-		r.log.Error("cannot keep the state of a task, trying again", "state", state, "err", err)
+		r.log.Error("cannot store the state of a task, trying again", "state", state, "err", err)
 		if !wait(ctx, r.runner.sup.policy.retry(n)) {
 			return false
 		}

@@ -28,7 +28,7 @@ func (w *world) taskApp() string {
 	w.must(err)
 	_, err = w.registry.PutSidecar(app.Sidecar{App: a.GUID, Name: "agent", Command: "x", ProcessTypes: []string{app.Web}, Origin: app.OriginUser})
 	w.must(err)
-	w.must(w.shelf.Put(droplet.Droplet{GUID: "d1", App: a.GUID, Stack: "host", Commands: map[string]string{"web": "serve"}}))
+	w.must(w.droplets.Put(droplet.Droplet{GUID: "d1", App: a.GUID, Stack: "host", Commands: map[string]string{"web": "serve"}}))
 	return a.GUID
 }
 
@@ -121,7 +121,7 @@ func TestTaskEnds(t *testing.T) {
 			app.TaskFailed, "APP/TASK/migrate it: Exited with status 137 (out of memory)",
 		},
 		"lost": {
-			func(w *world, _ string) { w.fake.Last().Lose() },
+			func(w *world, _ string) { w.fake.Last().LoseShim() },
 			app.TaskFailed, "APP/TASK/migrate it: Container lost: its shim is gone, and the exit status with it",
 		},
 		"with its container": {
@@ -137,15 +137,15 @@ func TestTaskEnds(t *testing.T) {
 		},
 		"canceled": {func(w *world, guid string) { w.cancelTask(guid) }, app.TaskFailed, "task was cancelled"},
 		"canceled and deaf": {func(w *world, guid string) {
-			w.fake.Last().Deafen("main", syscall.SIGTERM)
+			w.fake.Last().IgnoreSignals("main", syscall.SIGTERM)
 			w.cancelTask(guid)
 			w.wantTask(guid, app.TaskCanceling, "")
 			w.pass(11 * time.Second)
 		}, app.TaskFailed, "task was cancelled"},
 		"too large": {func(w *world, _ string) {
-			w.fake.Last().Take(runtime.Consumption{Disk: 2 << 20})
+			w.fake.Last().SetConsumption(runtime.Consumption{Disk: 2 << 20})
 			w.pass(6 * time.Second)
-		}, app.TaskFailed, "APP/TASK/migrate it: disk quota exceeded: it has 1M"},
+		}, app.TaskFailed, "APP/TASK/migrate it: disk quota exceeded: the limit is 1M"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -167,7 +167,7 @@ func TestTaskEnds(t *testing.T) {
 }
 
 // The last line has the exit status, after the whole output of the task.
-func TestTaskTellsStatus(t *testing.T) {
+func TestTaskLogsStatus(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
 		w.runTask(w.taskApp(), "echo hello; exit 4")
@@ -187,7 +187,7 @@ func TestTaskStart(t *testing.T) {
 		w.wantTask(w.runTask(a, "x").GUID, app.TaskFailed, "APP/TASK/migrate it: cannot start: no such image")
 		gone, err := w.registry.CreateTask(app.Task{App: a, Name: "n", Command: "x", Droplet: "gone"})
 		w.must(err)
-		w.wantTask(gone.GUID, app.TaskFailed, "APP/TASK/n: cannot start: its droplet gone is gone: push the app again")
+		w.wantTask(gone.GUID, app.TaskFailed, "APP/TASK/n: cannot start: droplet gone does not exist: push the app again")
 		w.fake.FailStart(runtime.ErrUnavailable)
 		task := w.runTask(a, "sleep")
 		canceled := w.runTask(a, "sleep")
@@ -230,14 +230,14 @@ func TestTaskOutlivesDaemon(t *testing.T) {
 		"it failed":  {func(w *world, _ app.Task) { w.fake.Last().End("main", 9) }, app.TaskFailed, "APP/TASK/migrate it: Exited with status 9"},
 		"cancelling": {func(w *world, task app.Task) { w.sup = nil; w.cancelTask(task.GUID) }, app.TaskFailed, "task was cancelled"},
 		"it is gone": {func(w *world, _ app.Task) {
-			w.must(w.fake.Next().Sweep(context.Background(), nil))
-		}, app.TaskFailed, "its container is gone, and its exit status is unknown: the machine or containerd was restarted"},
+			w.must(w.fake.NextDaemon().Sweep(context.Background(), nil))
+		}, app.TaskFailed, "the container was lost and the exit status is unknown: the machine or containerd was restarted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.daemon()
 				task := w.runTask(w.taskApp(), "sleep")
-				w.leave()
+				w.stopDaemon()
 				c.meanwhile(w, task)
 				w.daemon()
 				w.wantTask(task.GUID, c.state, c.failure)
@@ -263,7 +263,7 @@ func TestTaskBrokenOff(t *testing.T) {
 		w.daemon()
 		a := w.taskApp()
 		ended := w.runTask(a, "sleep")
-		w.leave()
+		w.stopDaemon()
 		_, err := w.registry.UpdateTask(ended.GUID, func(t *app.Task) error { t.State = app.TaskSucceeded; return nil })
 		w.must(err)
 		w.sup = nil
@@ -293,7 +293,7 @@ func TestTaskGoesWithApp(t *testing.T) {
 					t.Error("the app of a running task is not among those whose logs are kept")
 				}
 				if away {
-					w.leave()
+					w.stopDaemon()
 				}
 				w.must(w.registry.DeleteApp(a))
 				synctest.Wait()
@@ -316,7 +316,7 @@ func TestTaskShutdown(t *testing.T) {
 		a := w.taskApp()
 		task := w.runTask(a, "sleep")
 		w.must(w.sup.Shutdown(context.Background()))
-		w.wantTask(task.GUID, app.TaskFailed, "its daemon was shut down together with the apps")
+		w.wantTask(task.GUID, app.TaskFailed, "dewd was shut down together with the apps")
 		w.wantNothing()
 		late := w.runTask(a, "sleep")
 		w.wantTask(late.GUID, app.TaskPending, "")

@@ -13,11 +13,11 @@ import (
 // Unadopted returns an error for each instance that could not be taken over so far.
 func (s *Supervisor) Unadopted() error { return s.unadopted.err() }
 
-// setAside remembers instances that could not be taken over. Their slots stay in use,
+// addUnadopted remembers instances that could not be taken over. Their slots stay in use,
 // so that none of them runs twice.
-func (s *Supervisor) setAside(left []runtime.Unadopted) {
+func (s *Supervisor) addUnadopted(left []runtime.Unadopted) {
 	for _, u := range left {
-		s.c.Logger.Error("cannot take over an instance, trying again", "app", u.App, "instance", u.Instance, "err", u.Err)
+		s.c.Logger.Error("cannot adopt an instance, trying again", "app", u.App, "instance", u.Instance, "err", u.Err)
 		s.unadopted.put(u)
 	}
 }
@@ -57,13 +57,13 @@ func (s *Supervisor) retryOne(ctx context.Context, u runtime.Unadopted) {
 	}
 	switch {
 	case err != nil:
-		s.c.Logger.Warn("cannot take over an instance yet", "app", u.App, "instance", u.Instance, "err", err)
+		s.c.Logger.Warn("cannot adopt an instance yet", "app", u.App, "instance", u.Instance, "err", err)
 		return
 	case c == nil:
 	case c.Spec().Kind == runtime.KindTask:
 		s.tasks.begin(ctx, newTaskRun(s.tasks, c.Spec().Task, c))
 	default:
-		s.takeOver(ctx, []runtime.Container{c})
+		s.assignSlots(ctx, []runtime.Container{c})
 	}
 	s.SyncTask(u.Task)
 	s.Sync(u.Slot.Process)

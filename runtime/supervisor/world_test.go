@@ -32,7 +32,7 @@ type world struct {
 	t        *testing.T
 	db       *store.DB
 	registry *registry.Registry
-	shelf    *droplet.Droplets
+	droplets *droplet.Droplets
 	fake     *runtimetest.Fake
 	logs     *memLogs
 	slog     *syncBuffer
@@ -41,9 +41,9 @@ type world struct {
 	onChange func(runtime.Status)
 	busy     func(runtime.InstanceID) bool
 
-	sup   *supervisor.Supervisor
-	leave func() // stops the daemon and waits for it
-	quit  func() // stops the daemon without waiting
+	sup          *supervisor.Supervisor
+	stopDaemon   func() // stops the daemon and waits for it
+	signalDaemon func() // stops the daemon without waiting
 
 	bindings func(app string) (droplet.Bindings, error)
 }
@@ -57,12 +57,12 @@ func inWorld(t *testing.T, fn func(w *world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shelf, err := droplet.NewDroplets(db, filepath.Join(t.TempDir(), "images"))
+		droplets, err := droplet.NewDroplets(db, filepath.Join(t.TempDir(), "images"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := &world{
-			t: t, db: db, shelf: shelf, registry: registry.New(db), fake: runtimetest.NewFake(),
+			t: t, db: db, droplets: droplets, registry: registry.New(db), fake: runtimetest.NewFake(),
 			logs: &memLogs{}, slog: &syncBuffer{}, subnet: "10.201.0.0/20",
 		}
 		w.registry.Listen(func(process string) {
@@ -71,8 +71,8 @@ func inWorld(t *testing.T, fn func(w *world)) {
 			}
 		})
 		fn(w)
-		if w.leave != nil {
-			w.leave()
+		if w.stopDaemon != nil {
+			w.stopDaemon()
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -83,9 +83,9 @@ func inWorld(t *testing.T, fn func(w *world)) {
 // daemon starts a daemon. It stops a running one first.
 func (w *world) daemon() {
 	w.t.Helper()
-	if w.leave != nil {
-		w.leave()
-		w.fake = w.fake.Next()
+	if w.stopDaemon != nil {
+		w.stopDaemon()
+		w.fake = w.fake.NextDaemon()
 	}
 	sup, err := supervisor.New(w.config())
 	if err != nil {
@@ -93,8 +93,8 @@ func (w *world) daemon() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	w.sup, w.quit = sup, cancel
-	w.leave = sync.OnceFunc(func() {
+	w.sup, w.signalDaemon = sup, cancel
+	w.stopDaemon = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("Run: %v", err)
@@ -106,7 +106,7 @@ func (w *world) daemon() {
 
 func (w *world) config() supervisor.Config {
 	return supervisor.Config{
-		Engine: w.fake, Registry: w.registry, Droplets: w.shelf,
+		Engine: w.fake, Registry: w.registry, Droplets: w.droplets,
 		Stacks: func(name string) (stack.Stack, error) {
 			if name != "" && name != "host" {
 				return stack.Stack{}, fmt.Errorf("there is no stack '%s'", name)

@@ -53,17 +53,17 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 	e, _ := engineOf(rec.Engine)
 	// Record the binding first: a user without a record would never be dropped.
 	rec, err := b.change(rec.GUID, func(rec *record) {
-		if !rec.has(r.Binding) {
+		if !rec.hasBinding(r.Binding) {
 			rec.Bindings = append(rec.Bindings, r.Binding)
 		}
 	})
 	if err != nil {
 		return services.Progress{}, err
 	}
-	if err := b.ask(ctx, rec, e.bound(rec, r.Binding)); err != nil {
+	if err := b.runStatements(ctx, rec, e.bindStatements(rec, r.Binding)); err != nil {
 		return services.Progress{}, fmt.Errorf("cannot create a user of %s: %w", e.title, err)
 	}
-	bound, err := boundOf(rec, r.Binding)
+	bound, err := bindingData(rec, r.Binding)
 	if err != nil {
 		return services.Progress{}, err
 	}
@@ -71,7 +71,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 }
 
 func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingRequest) (services.Progress, error) {
-	if !rec.has(r.Binding) {
+	if !rec.hasBinding(r.Binding) {
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
 	}
 	later, err := b.dropUser(ctx, rec, r.Binding)
@@ -96,7 +96,7 @@ func (b *provisioner) dropUser(ctx context.Context, rec record, binding string) 
 	if !rec.usable() { // there is no server, and the user is deleted with the data
 		return false, nil
 	}
-	if err := b.up(ctx, rec, upLimit); err != nil {
+	if err := b.waitReady(ctx, rec, startTimeout); err != nil {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
@@ -118,7 +118,7 @@ func (b *provisioner) dropStale(ctx context.Context, guid string) error {
 	}
 	defer unlock()
 	rec, err := b.get(guid)
-	if err != nil || rec.Doing != "" || rec.Restoring || !rec.usable() || b.up(ctx, rec, lastLook) != nil {
+	if err != nil || rec.Doing != "" || rec.Restoring || !rec.usable() || b.waitReady(ctx, rec, maxPoll) != nil {
 		return err
 	}
 	for _, binding := range rec.Stale {
@@ -137,16 +137,16 @@ func without(guids []string, guid string) []string {
 // FetchBinding returns the credentials of a binding.
 func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (services.BindingData, error) {
 	rec, err := b.get(r.Instance)
-	if err != nil || !rec.has(r.Binding) {
+	if err != nil || !rec.hasBinding(r.Binding) {
 		return services.BindingData{}, refusal(http.StatusNotFound, "binding with guid %s does not exist", r.Binding)
 	}
-	bound, err := boundOf(rec, r.Binding)
+	bound, err := bindingData(rec, r.Binding)
 	bound.Parameters = json.RawMessage("{}")
 	return bound, err
 }
 
-// boundOf returns the data of a binding.
-func boundOf(rec record, binding string) (services.BindingData, error) {
+// bindingData returns the data of a binding.
+func bindingData(rec record, binding string) (services.BindingData, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return services.BindingData{}, fmt.Errorf("cannot create credentials: this dewd does not support the service %s", rec.Engine)

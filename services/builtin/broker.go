@@ -71,7 +71,7 @@ type Broker struct {
 	*provisioner
 
 	mu      sync.Mutex         // guards the fields below
-	life    context.Context    // the context of Run; nil before
+	runCtx  context.Context    // the context of Run; nil before
 	workers map[string]*worker // by instance
 }
 
@@ -94,9 +94,9 @@ type (
 
 // worker runs the operation of one instance.
 type worker struct {
-	cancel context.CancelCauseFunc // of the current step
-	doing  services.Action         // the current step
-	again  bool                    // the record changed during the step
+	cancel  context.CancelCauseFunc // of the current step
+	doing   services.Action         // the current step
+	changed bool                    // the record changed during the step
 }
 
 var (
@@ -137,21 +137,21 @@ func (b *Broker) Run(ctx context.Context) error {
 	// Set the context first and read the records after that. A request in between then
 	// gets a worker at once; otherwise it would have none.
 	ctx, cancel := context.WithCancel(ctx)
-	b.live(ctx)
+	b.setContext(ctx)
 	defer b.running.Wait()
-	defer b.live(nil) //nolint:staticcheck // no life: no more workers
+	defer b.setContext(nil) //nolint:staticcheck // no context: no more workers
 	defer cancel()
 	all, err := b.records.All()
 	if err != nil {
-		return fmt.Errorf("cannot read the databases: %w", err)
+		return fmt.Errorf("cannot list the databases: %w", err)
 	}
 	for _, r := range all {
 		if r.Doing != "" {
-			b.work(r.GUID)
+			b.startWorker(r.GUID)
 		}
 		b.recover(ctx, r)
 	}
-	b.guard(ctx)
+	b.watchDisks(ctx)
 	return nil
 }
 
@@ -162,13 +162,13 @@ func (b *servers) Stuck() error {
 	defer b.mu.Unlock()
 	var errs []error
 	for _, guid := range slices.Sorted(maps.Keys(b.stuck)) {
-		errs = append(errs, fmt.Errorf("cannot continue with service instance %s: %w", guid, b.stuck[guid]))
+		errs = append(errs, fmt.Errorf("cannot continue the operation of service instance %s: %w", guid, b.stuck[guid]))
 	}
 	return errors.Join(errs...)
 }
 
-// tried records the result of a step that is repeated until it succeeds.
-func (b *servers) tried(guid string, err error) {
+// recordAttempt records the result of a step that is repeated until it succeeds.
+func (b *servers) recordAttempt(guid string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
@@ -178,10 +178,10 @@ func (b *servers) tried(guid string, err error) {
 	b.stuck[guid] = err
 }
 
-func (b *Broker) live(ctx context.Context) {
+func (b *Broker) setContext(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.life = ctx
+	b.runCtx = ctx
 }
 
 // Instance creates, updates or deletes a database. All actions are asynchronous.
@@ -191,17 +191,17 @@ func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (servic
 	}
 	switch r.Action {
 	case services.Create:
-		return b.wantCreate(r)
+		return b.requestCreate(r)
 	case services.Update:
-		return b.wantUpdate(r)
+		return b.requestUpdate(r)
 	case services.Delete:
-		return b.wantDelete(r)
+		return b.requestDelete(r)
 	}
 	return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is not a valid action", r.Action)
 }
 
-func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, error) {
-	e, plan, err := chosen(r.Offering, r.Plan)
+func (b *Broker) requestCreate(r services.InstanceRequest) (services.Progress, error) {
+	e, plan, err := planOf(r.Offering, r.Plan)
 	if err != nil {
 		return services.Progress{}, err
 	}
@@ -212,7 +212,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	rec, err := b.get(r.Instance)
 	switch {
 	case err == nil && (rec.Engine != e.name || rec.Shape != shape{plan, p}):
-		return services.Progress{}, refusal(http.StatusConflict, "another service instance with guid %s exists", r.Instance)
+		return services.Progress{}, refusal(http.StatusConflict, "a different service instance with guid %s already exists", r.Instance)
 	case err == nil && rec.Doing == "" && rec.State == services.Failed:
 		// A repeated request returns the progress of the first one.
 	case err == nil:
@@ -220,7 +220,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	case !errors.Is(err, services.ErrNotFound):
 		return services.Progress{}, err
 	}
-	if err := b.room(0); err != nil {
+	if err := b.checkDisk(0); err != nil {
 		return services.Progress{}, refusal(http.StatusInsufficientStorage, "%v", err)
 	}
 	rec = record{
@@ -230,11 +230,11 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	if err := b.records.Put(rec.GUID, rec); err != nil {
 		return services.Progress{}, fmt.Errorf("cannot store service instance %s: %w", rec.GUID, err)
 	}
-	b.work(rec.GUID)
+	b.startWorker(rec.GUID)
 	return b.progress(rec), nil
 }
 
-func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, error) {
+func (b *Broker) requestUpdate(r services.InstanceRequest) (services.Progress, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil {
 		return services.Progress{}, refusal(http.StatusNotFound, "service instance with guid %s does not exist", r.Instance)
@@ -245,7 +245,7 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 	}
 	next := rec.Shape
 	if r.Plan != "" {
-		if _, next.Plan, err = chosen(offeringID(e.name), r.Plan); err != nil {
+		if _, next.Plan, err = planOf(offeringID(e.name), r.Plan); err != nil {
 			return services.Progress{}, err
 		}
 	}
@@ -256,7 +256,7 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 		return services.Progress{}, refusal(http.StatusBadRequest, "parameter '%s' cannot be changed", keyDatabase)
 	}
 	if rec.Doing == services.Update && rec.Next != nil && *rec.Next == next {
-		b.work(rec.GUID)
+		b.startWorker(rec.GUID)
 		return b.progress(rec), nil
 	}
 	if rec.Doing != "" {
@@ -274,11 +274,11 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 	if err != nil {
 		return services.Progress{}, err
 	}
-	b.work(rec.GUID)
+	b.startWorker(rec.GUID)
 	return b.progress(rec), nil
 }
 
-func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, error) {
+func (b *Broker) requestDelete(r services.InstanceRequest) (services.Progress, error) {
 	rec, err := b.change(r.Instance, func(r *record) { r.Doing, r.Step = services.Delete, "deleting" })
 	if errors.Is(err, services.ErrNotFound) {
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
@@ -286,7 +286,7 @@ func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, erro
 	if err != nil {
 		return services.Progress{}, err
 	}
-	b.work(rec.GUID)
+	b.startWorker(rec.GUID)
 	return b.progress(rec), nil
 }
 
@@ -311,7 +311,7 @@ func (b *Broker) LastOperation(_ context.Context, r services.LastOperationReques
 		return services.Progress{}, err
 	}
 	if rec.Doing != "" {
-		b.work(rec.GUID)
+		b.startWorker(rec.GUID)
 	}
 	return b.progress(rec), nil
 }
@@ -374,7 +374,7 @@ func (b *servers) lock(ctx context.Context, guid string) (func(), error) {
 func (b *Broker) Instances() ([]string, error) {
 	all, err := b.records.All()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the databases: %w", err)
+		return nil, fmt.Errorf("cannot list the databases: %w", err)
 	}
 	var out []string
 	for _, r := range all {

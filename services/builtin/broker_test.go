@@ -41,7 +41,7 @@ func ask(t *testing.T, b *Broker, r services.InstanceRequest) services.Progress 
 	return p
 }
 
-func bubble(t *testing.T, change func(c *Config), test func(t *testing.T, b *Broker, h *fakeHost)) {
+func inBubble(t *testing.T, change func(c *Config), test func(t *testing.T, b *Broker, h *fakeHost)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b, h := newBroker(t, change)
@@ -55,7 +55,7 @@ func bubble(t *testing.T, change func(c *Config), test func(t *testing.T, b *Bro
 func TestCreateBindDelete(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
-			bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+			inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 				if p := ask(t, b, req(services.Create, e.name, smallPlan, "")); p.State != services.Succeeded {
 					t.Fatalf("create = %+v", p)
 				}
@@ -120,7 +120,7 @@ func TestCreateFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tt.config, func(t *testing.T, b *Broker, h *fakeHost) {
+			inBubble(t, tt.config, func(t *testing.T, b *Broker, h *fakeHost) {
 				if tt.host != nil {
 					tt.host(h)
 				}
@@ -148,7 +148,7 @@ func TestCreateFails(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		if p := ask(t, b, req(services.Create, "postgres", smallPlan, `{"database":"shop"}`)); p.State != services.Succeeded {
 			t.Fatalf("create = %+v", p)
 		}
@@ -191,7 +191,7 @@ func TestRefused(t *testing.T) {
 
 // If the server does not start with the new plan, the old plan is restored.
 func TestUpdateGoesBack(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "postgres", smallPlan, ""))
 		small := h.servers[guid].MemoryMB
 		h.mu.Lock()
@@ -227,7 +227,7 @@ func TestUpdateGoesBack(t *testing.T) {
 
 // Redis refuses a plan that is too small for its data.
 func TestUpdateFits(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", largePlan, ""))
 		h.mu.Lock()
 		h.answer = func(_, input string) (string, int) {
@@ -284,7 +284,7 @@ func TestDeleteSupersedes(t *testing.T) {
 }
 
 // The next daemon continues the operation that was in progress when the daemon exited.
-func TestGoesOn(t *testing.T) {
+func TestOperationContinuesAfterRestart(t *testing.T) {
 	for _, action := range []services.Action{services.Create, services.Update, services.Delete} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestWaitsForTheHost(t *testing.T) {
 
 // If a server does not stop, the broker waits for it and retries the deletion.
 func TestDeleteTriesAgain(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", smallPlan, ""))
 		h.mu.Lock()
 		h.stuck = true
@@ -375,7 +375,7 @@ func TestDeleteTriesAgain(t *testing.T) {
 // A binding is recorded before its user is created, so that a failed bind can be
 // undone.
 func TestBindFails(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "postgres", smallPlan, ""))
 		h.mu.Lock()
 		h.answer = func(_, input string) (string, int) {
@@ -397,8 +397,8 @@ func TestBindFails(t *testing.T) {
 		if p, err := b.Binding(t.Context(), r); err != nil || p.Gone {
 			t.Errorf("unbind = %+v, %v", p, err)
 		}
-		if !slices.ContainsFunc(h.asked, func(s string) bool { return strings.Contains(s, "DROP ROLE "+userOf("b")) }) {
-			t.Errorf("asked = %q", h.asked)
+		if !slices.ContainsFunc(h.inputs, func(s string) bool { return strings.Contains(s, "DROP ROLE "+userOf("b")) }) {
+			t.Errorf("asked = %q", h.inputs)
 		}
 	})
 }

@@ -33,15 +33,15 @@ func (b *Broker) Catalog(context.Context) ([]services.CatalogOffering, error) {
 			Metadata: object(map[string]any{"displayName": e.title, "shareable": true}),
 		}
 		for _, name := range planNames {
-			o.Plans = append(o.Plans, e.offered(name))
+			o.Plans = append(o.Plans, e.catalogPlan(name))
 		}
 		out = append(out, o)
 	}
 	return out, nil
 }
 
-// offered returns a plan in the format of the catalog.
-func (e *engine) offered(plan string) services.CatalogPlan {
+// catalogPlan returns a plan in the format of the catalog.
+func (e *engine) catalogPlan(plan string) services.CatalogPlan {
 	z := e.plans[plan]
 	text := fmt.Sprintf("%s of memory, %s of disk, %d connections", megabytes(z.memoryMB), megabytes(z.diskMB), z.connections)
 	metadata := map[string]any{
@@ -76,8 +76,8 @@ func object(v map[string]any) json.RawMessage {
 	return b
 }
 
-// chosen returns the engine and plan for the catalog ids of a request.
-func chosen(offering, plan string) (*engine, string, error) {
+// planOf returns the engine and plan for the catalog ids of a request.
+func planOf(offering, plan string) (*engine, string, error) {
 	for _, e := range engines {
 		if offeringID(e.name) != offering {
 			continue

@@ -21,7 +21,7 @@ func copyTree(ctx context.Context, from, to string) error {
 	if err := os.RemoveAll(part); err != nil {
 		return fmt.Errorf("cannot remove an unfinished copy: %w", err)
 	}
-	if err := errors.Join(fill(ctx, from, part), syncFS(filepath.Dir(part))); err != nil {
+	if err := errors.Join(copyAll(ctx, from, part), syncFS(filepath.Dir(part))); err != nil {
 		return errors.Join(fmt.Errorf("cannot copy %s: %w", from, err), os.RemoveAll(part))
 	}
 	if err := os.Rename(part, to); err != nil {
@@ -30,8 +30,8 @@ func copyTree(ctx context.Context, from, to string) error {
 	return syncFS(filepath.Dir(to))
 }
 
-// fill copies everything in from to the new folder to.
-func fill(ctx context.Context, from, to string) error {
+// copyAll copies everything in from to the new folder to.
+func copyAll(ctx context.Context, from, to string) error {
 	source, err := os.OpenRoot(from)
 	if err != nil {
 		return err

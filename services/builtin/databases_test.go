@@ -40,8 +40,8 @@ func redisClient(ctx context.Context, c credentials, statement string) *exec.Cmd
 	return exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-u", c.URI}, strings.Fields(statement)...)...)
 }
 
-// course has the statements and expected results of the test of one engine.
-type course struct {
+// engineTest has the statements and expected results of the test of one engine.
+type engineTest struct {
 	engine                   string
 	parameters               string
 	run                      client
@@ -54,7 +54,7 @@ type course struct {
 	idle, guests             string // a statement that keeps a client connected, and a query that counts such clients
 }
 
-var courses = []course{
+var engineTests = []engineTest{
 	{
 		engine: "postgres", parameters: `{"database":"shop_1"}`, run: psql,
 		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things (name) VALUES ('b')",
@@ -78,7 +78,7 @@ var courses = []course{
 }
 
 // try runs a statement and returns its output.
-func (w *world) try(c course, to credentials, statement string) (string, error) {
+func (w *world) try(c engineTest, to credentials, statement string) (string, error) {
 	w.t.Helper()
 	out, err := c.run(w.ctx(), to, statement).CombinedOutput()
 	if err != nil {
@@ -87,7 +87,7 @@ func (w *world) try(c course, to credentials, statement string) (string, error) 
 	return strings.TrimSpace(string(out)), err
 }
 
-func (w *world) want(c course, to credentials, statement, want string) {
+func (w *world) want(c engineTest, to credentials, statement, want string) {
 	w.t.Helper()
 	got, err := w.try(c, to, statement)
 	if err != nil || want != "" && got != want {
@@ -95,9 +95,11 @@ func (w *world) want(c course, to credentials, statement, want string) {
 	}
 }
 
-func guidOf(c course) string { return "11111111-2222-4333-8444-" + fmt.Sprintf("%012x", c.engine[:3]) }
+func guidOf(c engineTest) string {
+	return "11111111-2222-4333-8444-" + fmt.Sprintf("%012x", c.engine[:3])
+}
 
-func (w *world) bind(c course, binding string) credentials {
+func (w *world) bind(c engineTest, binding string) credentials {
 	w.t.Helper()
 	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: binding, Instance: guidOf(c)})
 	w.must(err)
@@ -127,28 +129,28 @@ func (w *world) running(guid string, not ...runtime.InstanceID) runtime.Status {
 // TestDatabases creates a database, uses it with several bindings, kills it, restarts
 // the daemon, updates it, restores a snapshot, and deletes it.
 func TestDatabases(t *testing.T) {
-	for _, c := range courses {
+	for _, c := range engineTests {
 		t.Run(c.engine, func(t *testing.T) {
 			w := newWorld(t)
 			w.boot()
 			guid := guidOf(c)
 			w.succeed(request(services.Create, guid, c.engine, smallPlan, c.parameters))
-			if told := w.told(); !slices.Contains(told, "creating: initialising the data directory") {
-				t.Errorf("users were told %q", told)
+			if steps := w.steps(); !slices.Contains(steps, "creating: initialising the data directory") {
+				t.Errorf("users were told %q", steps)
 			}
 			a, b := w.bind(c, "binding-a"), w.bind(c, "binding-b")
-			w.use(c, a, b)
-			w.survive(c, a)
-			w.reshape(c, a)
-			w.travel(c, a)
-			w.unbind(c, a, b)
-			w.remove(c)
+			w.testUse(c, a, b)
+			w.testRestarts(c, a)
+			w.testUpdate(c, a)
+			w.testSnapshots(c, a)
+			w.testUnbind(c, a, b)
+			w.testDelete(c)
 		})
 	}
 }
 
-// use checks that bindings share their data, and that neither is an administrator.
-func (w *world) use(c course, a, b credentials) {
+// testUse checks that bindings share their data, and that neither is an administrator.
+func (w *world) testUse(c engineTest, a, b credentials) {
 	w.t.Helper()
 	if a.Username == b.Username || a.Password == b.Password {
 		w.t.Errorf("two bindings have one user: %s", a.Username)
@@ -178,9 +180,9 @@ func (w *world) use(c course, a, b credentials) {
 	}
 }
 
-// survive checks that the data survives kill -9 of all processes in the container, and
-// the exit of the daemon.
-func (w *world) survive(c course, a credentials) {
+// testRestarts checks that the data survives kill -9 of all processes in the container,
+// and the exit of the daemon.
+func (w *world) testRestarts(c engineTest, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
 	before := w.running(guid)
@@ -209,8 +211,9 @@ func (w *world) survive(c course, a credentials) {
 	}
 }
 
-// reshape changes the plan and the parameters, and checks that the data is unchanged.
-func (w *world) reshape(c course, a credentials) {
+// testUpdate changes the plan and the parameters, and checks that the data is
+// unchanged.
+func (w *world) testUpdate(c engineTest, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
 	_, err := w.broker.Instance(w.ctx(), request(services.Update, guid, c.engine, largePlan, c.refuse))
@@ -254,8 +257,8 @@ func mustEngine(name string) *engine {
 	return e
 }
 
-// travel creates a snapshot, adds data and a binding, and restores the snapshot.
-func (w *world) travel(c course, a credentials) {
+// testSnapshots creates a snapshot, adds data and a binding, and restores the snapshot.
+func (w *world) testSnapshots(c engineTest, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
 	s, err := w.broker.Snapshot(w.ctx(), guid)
@@ -284,8 +287,8 @@ func (w *world) travel(c course, a credentials) {
 	w.must(err)
 }
 
-// unbind checks that the user and its connections are removed, but not its data.
-func (w *world) unbind(c course, a, b credentials) {
+// testUnbind checks that the user and its connections are removed, but not its data.
+func (w *world) testUnbind(c engineTest, a, b credentials) {
 	w.t.Helper()
 	for _, gone := range []bool{false, true} { // a repeated unbind succeeds
 		p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Delete, Binding: "binding-a", Instance: guidOf(c)})
@@ -312,8 +315,8 @@ func (w *world) leases() []string {
 	return out
 }
 
-// remove checks that a deletion leaves nothing.
-func (w *world) remove(c course) {
+// testDelete checks that a deletion leaves nothing.
+func (w *world) testDelete(c engineTest) {
 	w.t.Helper()
 	guid := guidOf(c)
 	w.succeed(request(services.Delete, guid, c.engine, smallPlan, ""))

@@ -28,9 +28,9 @@ type engine struct {
 	script      string
 	plans       map[string]size
 	conf        func(r record, z size, p parameters) map[string]string // its configuration files, by name
-	// found returns the statements that set up the database for bindings. They can be
-	// repeated.
-	found func(r record) string
+	// setupStatements returns the statements that set up the database for bindings.
+	// They can be repeated.
+	setupStatements func(r record) string
 	// ping is a statement; only a server that is ready responds with pong.
 	ping, pong string
 	bind       func(r record, binding string) string
@@ -38,8 +38,8 @@ type engine struct {
 	client     []string                // arguments of the administrator's client, which reads statements
 	shell      func(r record) []string // the same for interactive use (nil: no arguments)
 	prune      func(r record) string   // drops all users without a binding
-	// answers checks the output of the client; nil: the exit code is enough.
-	answers     func(out string) error
+	// checkOutput checks the output of the client; nil: the exit code is enough.
+	checkOutput func(out string) error
 	credentials func(r record, binding string) credentials
 	// full makes the server reject new data, or accept it again; nil: the server limits
 	// its size by itself.
@@ -58,8 +58,8 @@ func engineOf(name string) (*engine, bool) {
 	return engines[i], true
 }
 
-// on reports whether the engine is installed in the file system at root.
-func (e *engine) on(root string) bool {
+// installedIn reports whether the engine is installed in the file system at root.
+func (e *engine) installedIn(root string) bool {
 	return slices.ContainsFunc(e.installed, func(pattern string) bool {
 		// Glob fails only for a malformed pattern, which would be a bug here.
 		found, err := filepath.Glob(filepath.Join(root, pattern))

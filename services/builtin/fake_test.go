@@ -29,7 +29,7 @@ type fakeHost struct {
 	leased  map[string]netip.Addr
 	broken  func(v runtime.Server) string // the reason why it crashes; nil or empty: it runs
 	answer  func(command, input string) (out string, code int)
-	asked   []string // the input of sessions
+	inputs  []string // the input of sessions
 	stuck   bool     // servers do not stop
 	signals []syscall.Signal
 	settled chan struct{} // closed: the servers of an earlier daemon are known
@@ -133,7 +133,7 @@ func (s *fakeSession) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 // end runs the command after its input is complete.
 func (s *fakeSession) end() {
 	s.host.mu.Lock()
-	s.host.asked = append(s.host.asked, s.input.String())
+	s.host.inputs = append(s.host.inputs, s.input.String())
 	answer := s.host.answer
 	s.host.mu.Unlock()
 	out := "ready\n"

@@ -40,9 +40,9 @@ func makeDir(path string) error {
 	return nil
 }
 
-// furnish creates the folders of an instance and writes its configuration for a shape.
-// It can be repeated.
-func (b *servers) furnish(rec record, s shape) error {
+// writeFiles creates the folders of an instance and writes its configuration for a
+// shape. It can be repeated.
+func (b *servers) writeFiles(rec record, s shape) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
@@ -111,9 +111,9 @@ func (b *servers) hasData(guid string) bool {
 	return err == nil
 }
 
-// lastWords returns the script's error message, in one line. The app user owns the
+// scriptError returns the script's error message, in one line. The app user owns the
 // file, so it is opened without following links out of its folder.
-func (b *servers) lastWords(guid string) string {
+func (b *servers) scriptError(guid string) string {
 	root, err := os.OpenRoot(b.storeDir(guid))
 	if err != nil {
 		return ""
@@ -144,8 +144,8 @@ func (b *servers) free() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// room checks that the disk has space for this number of additional bytes.
-func (b *servers) room(bytes int64) error {
+// checkDisk checks that the disk has space for this number of additional bytes.
+func (b *servers) checkDisk(bytes int64) error {
 	free, err := b.free()
 	if err != nil {
 		return err

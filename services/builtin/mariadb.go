@@ -24,7 +24,7 @@ var mariadb = &engine{
 		smallPlan: {memoryMB: 384, diskMB: 1024, connections: 20},
 		largePlan: {memoryMB: 1024, diskMB: 10240, connections: 100},
 	},
-	conf: mariadbConf, found: mariadbFound, bind: mariadbBind, unbind: mariadbUnbind,
+	conf: mariadbConf, setupStatements: mariadbSetup, bind: mariadbBind, unbind: mariadbUnbind,
 	ping: "SELECT 'ready';\n", pong: "ready", checkpoint: "FLUSH TABLES;\n",
 	client: []string{"--batch", "--skip-column-names"},
 	shell:  func(r record) []string { return []string{r.database()} }, prune: mariadbPrune, full: mariadbFull,
@@ -65,7 +65,7 @@ default-time-zone = '+00:00'
 // quoteTicks quotes a name for MariaDB.
 func quoteTicks(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
 
-func mariadbFound(r record) string {
+func mariadbSetup(r record) string {
 	return fmt.Sprintf(`CREATE DATABASE IF NOT EXISTS %s;
 DELETE FROM mysql.global_priv WHERE User = '' OR (User = 'root' AND Host <> 'localhost');
 DELETE FROM mysql.proxies_priv;

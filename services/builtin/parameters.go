@@ -98,7 +98,7 @@ func (p parameters) merge(raw json.RawMessage, keys []string) (parameters, error
 	}
 	for _, k := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(keys, k) {
-			return p, refusal(http.StatusBadRequest, "unknown parameter '%s' (%s)", k, known(keys))
+			return p, refusal(http.StatusBadRequest, "unknown parameter '%s' (%s)", k, validKeys(keys))
 		}
 		if err := p.set(k, given[k]); err != nil {
 			return p, err
@@ -107,7 +107,7 @@ func (p parameters) merge(raw json.RawMessage, keys []string) (parameters, error
 	return p, nil
 }
 
-func known(keys []string) string {
+func validKeys(keys []string) string {
 	if len(keys) == 0 {
 		return "the service has no parameters"
 	}
@@ -120,7 +120,7 @@ func (p *parameters) set(key string, raw json.RawMessage) error {
 	case keyDatabase:
 		var name string
 		if json.Unmarshal(raw, &name) != nil || !databaseName.MatchString(name) || slices.Contains(reservedNames, name) {
-			return refusal(http.StatusBadRequest, "parameter '%s' must have 1 to 63 lower-case letters, digits and underscores, start with a letter, and not be a reserved name of the server", key)
+			return refusal(http.StatusBadRequest, "parameter '%s' must have 1 to 63 lowercase letters, digits and underscores, start with a letter, and not be a reserved name of the server", key)
 		}
 		p.Database = name
 	case keyConnections:

@@ -23,7 +23,7 @@ func (h *countedDrops) DropServer(guid string) error {
 // Polling a deletion does not start it again.
 func TestPolledDeletionGoesOn(t *testing.T) {
 	counted := &countedDrops{}
-	bubble(t, func(c *Config) { counted.Host, c.Host = c.Host, counted }, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, func(c *Config) { counted.Host, c.Host = c.Host, counted }, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", smallPlan, ""))
 		stuck := func(yes bool) {
 			h.mu.Lock()

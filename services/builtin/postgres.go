@@ -31,7 +31,7 @@ var postgres = &engine{
 		smallPlan: {memoryMB: 256, diskMB: 1024, connections: 20},
 		largePlan: {memoryMB: 1024, diskMB: 10240, connections: 100},
 	},
-	conf: postgresConf, found: postgresFound, bind: postgresBind, unbind: postgresUnbind,
+	conf: postgresConf, setupStatements: postgresSetup, bind: postgresBind, unbind: postgresUnbind,
 	ping: "SELECT 'ready';\n", pong: "ready", checkpoint: "CHECKPOINT;\n",
 	client: []string{"-d", "postgres", "-f", "-"}, shell: func(r record) []string { return []string{"-d", r.database()} },
 	prune: postgresPrune, full: postgresFull,
@@ -84,9 +84,9 @@ func quoteName(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) 
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// postgresFound also allows bindings to see and terminate the sessions of each other,
+// postgresSetup also allows bindings to see and terminate the sessions of each other,
 // because they belong to the same instance.
-func postgresFound(r record) string {
+func postgresSetup(r record) string {
 	db := r.database()
 	return fmt.Sprintf(`SELECT 'CREATE ROLE %[1]s NOLOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '%[1]s') \gexec
 SELECT 'CREATE DATABASE %[2]s OWNER %[1]s' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = %[3]s) \gexec

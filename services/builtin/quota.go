@@ -9,14 +9,14 @@ import (
 // defaultMeasure is the interval between measurements of the data.
 const defaultMeasure = 30 * time.Second
 
-// guard measures the data of all instances at intervals. A database that exceeds the
-// disk size of its plan becomes read-only. Users can still delete data, which makes it
-// writable again.
-func (b *Broker) guard(ctx context.Context) {
+// watchDisks measures the data of all instances at intervals. A database that exceeds
+// the disk size of its plan becomes read-only. Users can still delete data, which makes
+// it writable again.
+func (b *Broker) watchDisks(ctx context.Context) {
 	for wait(ctx, b.c.Measure) {
 		all, err := b.records.All()
 		if err != nil {
-			b.c.Logger.Error("cannot read the databases", "err", err)
+			b.c.Logger.Error("cannot list the databases", "err", err)
 			continue
 		}
 		for _, rec := range all {
@@ -50,11 +50,11 @@ func (b *Broker) measure(ctx context.Context, rec record) error {
 	if full == rec.Full {
 		return nil
 	}
-	return b.shut(ctx, rec.GUID, full, fmt.Sprintf("%d MB of %d MB", bytes>>20, limit>>20))
+	return b.setFull(ctx, rec.GUID, full, fmt.Sprintf("%d MB of %d MB", bytes>>20, limit>>20))
 }
 
-// shut makes a server reject new data, or accept it again.
-func (b *Broker) shut(ctx context.Context, guid string, full bool, figure string) error {
+// setFull makes a server reject new data, or accept it again.
+func (b *Broker) setFull(ctx context.Context, guid string, full bool, usage string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
 		return err
@@ -65,26 +65,26 @@ func (b *Broker) shut(ctx context.Context, guid string, full bool, figure string
 		return err
 	}
 	e, _ := engineOf(rec.Engine)
-	if err := b.ask(ctx, rec, e.full(rec, full)); err != nil {
+	if err := b.runStatements(ctx, rec, e.full(rec, full)); err != nil {
 		return err
 	}
 	if _, err := b.change(guid, func(r *record) { r.Full = full }); err != nil {
 		return err
 	}
-	text := "The disk of the service is full (" + figure + "): the service accepts no more data until you delete some, or choose a larger plan"
+	text := "The disk of the service is full (" + usage + "): the service accepts no more data until you delete some data or choose a larger plan"
 	if !full {
-		text = "The disk of the service has free space again (" + figure + ")"
+		text = "The disk of the service has free space again (" + usage + ")"
 	}
-	b.c.Logger.Warn("disk usage of a database crossed its limit", "service_instance", guid, "full", full, "used", figure)
+	b.c.Logger.Warn("disk usage of a database crossed its limit", "service_instance", guid, "full", full, "used", usage)
 	if b.c.Say != nil {
 		b.c.Say(guid, text)
 	}
 	return nil
 }
 
-// bound returns the statements that create a binding, including the restrictions of a
-// full disk.
-func (e *engine) bound(rec record, binding string) string {
+// bindStatements returns the statements that create a binding, including the
+// restrictions of a full disk.
+func (e *engine) bindStatements(rec record, binding string) string {
 	text := e.bind(rec, binding)
 	if rec.Full && e.full != nil {
 		text += e.full(rec, true)

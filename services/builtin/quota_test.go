@@ -19,9 +19,9 @@ func TestDiskOfThePlan(t *testing.T) {
 		mariadb:  {"REVOKE INSERT, UPDATE", "GRANT ALL PRIVILEGES"},
 	} {
 		t.Run(e.name, func(t *testing.T) {
-			var said []string
-			listen := func(c *Config) { c.Say = func(_, line string) { said = append(said, line) } }
-			bubble(t, listen, func(t *testing.T, b *Broker, h *fakeHost) {
+			var lines []string
+			listen := func(c *Config) { c.Say = func(_, line string) { lines = append(lines, line) } }
+			inBubble(t, listen, func(t *testing.T, b *Broker, h *fakeHost) {
 				ask(t, b, req(services.Create, e.name, smallPlan, ""))
 				if _, err := b.Binding(t.Context(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: guid}); err != nil {
 					t.Fatal(err)
@@ -34,13 +34,13 @@ func TestDiskOfThePlan(t *testing.T) {
 					synctest.Wait()
 				}
 				h.mu.Lock()
-				asked := strings.Join(h.asked, "")
+				inputs := strings.Join(h.inputs, "")
 				h.mu.Unlock()
-				if strings.Count(asked, want[0]) != 1 || strings.LastIndex(asked, want[1]) < strings.Index(asked, want[0]) {
-					t.Errorf("asked = %s", asked)
+				if strings.Count(inputs, want[0]) != 1 || strings.LastIndex(inputs, want[1]) < strings.Index(inputs, want[0]) {
+					t.Errorf("asked = %s", inputs)
 				}
-				if len(said) != 2 || !strings.Contains(said[0], "(1024 MB of 1024 MB): the service accepts no more data") || !strings.Contains(said[1], "has free space again (512 MB of 1024 MB)") {
-					t.Errorf("said = %q", said)
+				if len(lines) != 2 || !strings.Contains(lines[0], "(1024 MB of 1024 MB): the service accepts no more data") || !strings.Contains(lines[1], "has free space again (512 MB of 1024 MB)") {
+					t.Errorf("said = %q", lines)
 				}
 			})
 		})
@@ -67,7 +67,7 @@ func grow(t *testing.T, b *Broker, size int64) {
 func TestBindingOfAFullDisk(t *testing.T) {
 	for _, e := range engines {
 		r := record{Engine: e.name, Bindings: []string{"b"}, Secret: newSecret(), Full: true}
-		text := e.bound(r, "b")
+		text := e.bindStatements(r, "b")
 		closed := strings.Contains(text, "read_only = on") || strings.Contains(text, "REVOKE INSERT")
 		if closed != slices.Contains([]*engine{postgres, mariadb}, e) {
 			t.Errorf("%s: %s", e.name, text)

@@ -72,7 +72,7 @@ func userOf(binding string) string {
 // bindingPassword returns the password of a binding's user.
 func (r record) bindingPassword(binding string) string { return r.password("binding/" + binding) }
 
-func (r record) has(binding string) bool { return slices.Contains(r.Bindings, binding) }
+func (r record) hasBinding(binding string) bool { return slices.Contains(r.Bindings, binding) }
 
 func newSecret() []byte {
 	b := make([]byte, 32)

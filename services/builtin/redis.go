@@ -33,9 +33,9 @@ var redis = &engine{
 		largePlan: {memoryMB: 512, diskMB: 1024, connections: 500},
 	},
 	conf: redisConf, bind: redisBind, unbind: redisUnbind,
-	found: func(record) string { return "" },
-	ping:  "PING\n", pong: "PONG",
-	answers: redisAnswers, shell: func(record) []string { return nil },
+	setupStatements: func(record) string { return "" },
+	ping:            "PING\n", pong: "PONG",
+	checkOutput: checkRedisOutput, shell: func(record) []string { return nil },
 	prune: func(record) string { return "" }, // see usersFile
 	credentials: func(r record, binding string) credentials {
 		return access{
@@ -96,9 +96,9 @@ func redisUnbind(_ record, binding string) string {
 // redisGood matches responses that report success.
 var redisGood = regexp.MustCompile(`^(OK|PONG|[0-9]+)$`)
 
-// redisAnswers returns the first response that is not a success, because the client
+// checkRedisOutput returns the first response that is not a success, because the client
 // exits with 0 in any case.
-func redisAnswers(out string) error {
+func checkRedisOutput(out string) error {
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		if line != "" && !redisGood.MatchString(line) {

@@ -108,7 +108,7 @@ func TestCredentials(t *testing.T) {
 func TestCredentialKeys(t *testing.T) {
 	r := record{Secret: []byte("secret"), Address: netip.MustParseAddr("10.0.0.7")}
 	for _, e := range engines {
-		bound, err := boundOf(record{Engine: e.name, Secret: r.Secret, Address: r.Address}, "b")
+		bound, err := bindingData(record{Engine: e.name, Secret: r.Secret, Address: r.Address}, "b")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestVerifiers(t *testing.T) {
 func TestStatementsHoldNoPassword(t *testing.T) {
 	for _, e := range engines {
 		r := record{Engine: e.name, Shape: shape{Plan: smallPlan, Parameters: parameters{Database: "shop_1"}}, Secret: newSecret(), Bindings: []string{"x"}}
-		text := e.found(r) + e.bind(r, "x") + e.unbind(r, "x") + e.prune(r)
+		text := e.setupStatements(r) + e.bind(r, "x") + e.unbind(r, "x") + e.prune(r)
 		if strings.Contains(text, r.bindingPassword("x")) || strings.Contains(text, r.password("admin")) {
 			t.Errorf("%s: %s", e.name, text)
 		}
@@ -207,12 +207,12 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-func TestRedisAnswers(t *testing.T) {
+func TestCheckRedisOutput(t *testing.T) {
 	for out, good := range map[string]bool{
 		"OK\n1\n": true, "": true, "PONG": true, "OK\nERR no such thing\n": false, "NOPERM this user": false,
 		"LOADING Redis is loading": false,
 	} {
-		if err := redisAnswers(out); (err == nil) != good {
+		if err := checkRedisOutput(out); (err == nil) != good {
 			t.Errorf("%q = %v", out, err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestCatalog(t *testing.T) {
 			if !json.Valid(p.Metadata) || !json.Valid(p.Schemas.InstanceCreate) || !json.Valid(p.Schemas.BindingCreate) {
 				t.Errorf("%s %s: no JSON: %s %s", name, p.Name, p.Metadata, p.Schemas.InstanceCreate)
 			}
-			e, plan, err := chosen(o.ID, p.ID)
+			e, plan, err := planOf(o.ID, p.ID)
 			if err != nil || e.name != name || plan != p.Name {
 				t.Errorf("chosen(%s, %s) = %v, %s, %v", o.ID, p.ID, e, plan, err)
 			}
@@ -251,7 +251,7 @@ func TestCatalog(t *testing.T) {
 		t.Errorf("ids = %v", ids)
 	}
 	for _, wrong := range [][2]string{{"dew-oracle", "dew-postgres-small"}, {"dew-postgres", "dew-redis-small"}} {
-		if _, _, err := chosen(wrong[0], wrong[1]); err == nil {
+		if _, _, err := planOf(wrong[0], wrong[1]); err == nil {
 			t.Errorf("%v can be had", wrong)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	maxOutput = 64 << 10         // bytes of a client's output that are read
-	askLimit  = 30 * time.Second // for an administrator's statements
-	upLimit   = time.Minute      // the time that statements wait for a starting server
-	firstLook = 50 * time.Millisecond
-	lastLook  = time.Second
+	maxOutput        = 64 << 10         // bytes of a client's output that are read
+	statementTimeout = 30 * time.Second // for an administrator's statements
+	startTimeout     = time.Minute      // the time that statements wait for a starting server
+	firstPoll        = 50 * time.Millisecond
+	maxPoll          = time.Second
 )
 
 // scriptCommand returns the shell command that runs the script of the engine. The words
@@ -42,13 +42,13 @@ func (b *servers) session(ctx context.Context, guid, input string, words ...stri
 			b.c.Logger.Warn("cannot close a session of a database", "service_instance", guid, "err", err)
 		}
 	}()
-	return converse(ctx, s, input)
+	return runSession(ctx, s, input)
 }
 
-// converse sends the input to a session and reads its output until it exits.
-func converse(ctx context.Context, s runtime.Session, input string) (string, error) {
+// runSession sends the input to a session and reads its output until it exits.
+func runSession(ctx context.Context, s runtime.Session, input string) (string, error) {
 	st := s.Streams()
-	var out, complaint string
+	var out, stderr string
 	var g errgroup.Group
 	g.Go(func() error {
 		_, err := io.WriteString(st.In, input)
@@ -57,7 +57,7 @@ func converse(ctx context.Context, s runtime.Session, input string) (string, err
 		return nil
 	})
 	g.Go(func() (err error) { out, err = readBounded(st.Out); return err })
-	g.Go(func() (err error) { complaint, err = readBounded(st.Err); return err })
+	g.Go(func() (err error) { stderr, err = readBounded(st.Err); return err })
 	end, err := s.Wait(ctx)
 	if err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func converse(ctx context.Context, s runtime.Session, input string) (string, err
 		return "", fmt.Errorf("cannot read the response of the server: %w", err)
 	}
 	if end.Code != 0 {
-		return out, errors.New(cmp.Or(oneLine(complaint), oneLine(out), end.Why, fmt.Sprintf("the client exited with status %d", end.Code)))
+		return out, errors.New(cmp.Or(oneLine(stderr), oneLine(out), end.Why, fmt.Sprintf("the client exited with status %d", end.Code)))
 	}
 	return out, nil
 }
@@ -94,18 +94,18 @@ func (b *servers) statements(ctx context.Context, rec record, text string) (stri
 	if !ok {
 		return "", fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, askLimit, errors.New("the server did not respond in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, statementTimeout, errors.New("the server did not respond in time"))
 	defer cancel()
 	out, err := b.session(ctx, rec.GUID, text, append([]string{"client"}, e.client...)...)
-	if err == nil && e.answers != nil {
-		err = e.answers(out)
+	if err == nil && e.checkOutput != nil {
+		err = e.checkOutput(out)
 	}
 	return out, err
 }
 
-// ask runs statements on a server. It waits if the server is just starting.
-func (b *servers) ask(ctx context.Context, rec record, text string) error {
-	if err := b.up(ctx, rec, upLimit); err != nil {
+// runStatements runs statements on a server. It waits if the server is just starting.
+func (b *servers) runStatements(ctx context.Context, rec record, text string) error {
+	if err := b.waitReady(ctx, rec, startTimeout); err != nil {
 		return err
 	}
 	if text == "" {
@@ -115,8 +115,8 @@ func (b *servers) ask(ctx context.Context, rec record, text string) error {
 	return err
 }
 
-// ready checks whether the administrator can log in.
-func (b *servers) ready(ctx context.Context, rec record) error {
+// checkLogin checks whether the administrator can log in.
+func (b *servers) checkLogin(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
@@ -132,26 +132,26 @@ func (b *servers) ready(ctx context.Context, rec record) error {
 // script itself gave up, the first crash is enough.
 const tooManyCrashes = 3
 
-// up waits until the server runs with the record's version, is healthy, and the
+// waitReady waits until the server runs with the record's version, is healthy, and the
 // administrator can log in.
-func (b *servers) up(ctx context.Context, rec record, limit time.Duration) error {
+func (b *servers) waitReady(ctx context.Context, rec record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	last := errors.New("the server was not started yet")
-	for look := firstLook; ; look = min(2*look, lastLook) {
+	last := errors.New("the server has not started yet")
+	for interval := firstPoll; ; interval = min(2*interval, maxPoll) {
 		st, found := b.status(rec)
 		switch {
 		case found && st.State == runtime.Running:
-			if last = b.ready(ctx, rec); last == nil {
+			if last = b.checkLogin(ctx, rec); last == nil {
 				return nil
 			}
 		case found && st.State == runtime.Crashed:
-			last = errors.New(b.why(rec, st))
-			if st.GivenUp || st.CrashCount >= tooManyCrashes || b.lastWords(rec.GUID) != "" {
+			last = errors.New(b.failureReason(rec, st))
+			if st.GivenUp || st.CrashCount >= tooManyCrashes || b.scriptError(rec.GUID) != "" {
 				return last
 			}
 		}
-		if !wait(ctx, look) {
+		if !wait(ctx, interval) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return fmt.Errorf("the server is not ready after %s: %w", limit, last)
 			}
@@ -170,10 +170,10 @@ func (b *servers) status(rec record) (runtime.Status, bool) {
 	return sts[i], true
 }
 
-// why returns the reason why a server does not run: the script's message, or how it
-// exited.
-func (b *servers) why(rec record, st runtime.Status) string {
-	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server exited")
+// failureReason returns the reason why a server does not run: the script's message, or
+// how it exited.
+func (b *servers) failureReason(rec record, st runtime.Status) string {
+	reason := cmp.Or(b.scriptError(rec.GUID), st.Details, "the server exited")
 	free, err := b.free()
 	if err == nil && (free < b.c.Reserve || strings.Contains(strings.ToLower(reason), "no space left")) {
 		reason += fmt.Sprintf(" (%d MB are free on the disk of %s; free some disk space)", free>>20, b.c.Dir)
@@ -181,13 +181,13 @@ func (b *servers) why(rec record, st runtime.Status) string {
 	return reason
 }
 
-// gone waits until the server has stopped completely.
-func (b *servers) gone(ctx context.Context, guid string) error {
-	for look := firstLook; ; look = min(2*look, lastLook) {
+// waitStopped waits until the server has stopped completely.
+func (b *servers) waitStopped(ctx context.Context, guid string) error {
+	for interval := firstPoll; ; interval = min(2*interval, maxPoll) {
 		if len(b.c.Host.Instances(guid)) == 0 {
 			return nil
 		}
-		if !wait(ctx, look) {
+		if !wait(ctx, interval) {
 			return fmt.Errorf("cannot stop the server: %w", context.Cause(ctx))
 		}
 	}

@@ -24,8 +24,8 @@ type Snapshot struct {
 	Bytes     int64     `json:"bytes"`
 }
 
-// KeptSnapshots is the maximum number of snapshots of an instance.
-const KeptSnapshots = 10
+// MaxSnapshots is the maximum number of snapshots of an instance.
+const MaxSnapshots = 10
 
 const (
 	copyLimit   = 10 * time.Minute // less than the time a frozen server waits
@@ -47,22 +47,22 @@ func (b *snapshots) Snapshots(instance string) ([]Snapshot, error) {
 // is short if the file system can share blocks; its clients only wait. The copy has the
 // data that a power failure at that moment would leave.
 func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, error) {
-	rec, unlock, err := b.claim(ctx, instance)
+	rec, unlock, err := b.lockReady(ctx, instance)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer unlock()
-	if len(rec.Snapshots) >= KeptSnapshots {
+	if len(rec.Snapshots) >= MaxSnapshots {
 		return Snapshot{}, refusal(http.StatusUnprocessableEntity, "this service instance already has %d snapshots; delete one first", len(rec.Snapshots))
 	}
-	if err := b.up(ctx, rec, upLimit); err != nil {
+	if err := b.waitReady(ctx, rec, startTimeout); err != nil {
 		return Snapshot{}, err
 	}
 	bytes, err := treeSize(b.data(rec.GUID))
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := b.room(bytes); err != nil {
+	if err := b.checkDisk(bytes); err != nil {
 		return Snapshot{}, refusal(http.StatusInsufficientStorage, "%v", err)
 	}
 	if e, ok := engineOf(rec.Engine); ok && e.checkpoint != "" {
@@ -72,7 +72,7 @@ func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, er
 	}
 	s := Snapshot{ID: snapshotID(rec, time.Now()), CreatedAt: time.Now().UTC(), Bytes: bytes}
 	to := filepath.Join(b.copiesDir(rec.GUID), s.ID)
-	if err := b.copyStanding(ctx, rec, s, to); err != nil {
+	if err := b.copyFrozen(ctx, rec, s, to); err != nil {
 		return Snapshot{}, errors.Join(err, os.RemoveAll(to))
 	}
 	return s, nil
@@ -90,8 +90,8 @@ func snapshotID(rec record, now time.Time) string {
 
 func (b *snapshots) data(guid string) string { return filepath.Join(b.storeDir(guid), "data") }
 
-// claim locks an instance that has a server.
-func (b *snapshots) claim(ctx context.Context, instance string) (record, func(), error) {
+// lockReady locks an instance that has a server.
+func (b *snapshots) lockReady(ctx context.Context, instance string) (record, func(), error) {
 	unlock, err := b.lock(ctx, instance)
 	if err != nil {
 		return record{}, nil, err
@@ -107,17 +107,17 @@ func (b *snapshots) claim(ctx context.Context, instance string) (record, func(),
 	return rec, unlock, nil
 }
 
-// copyStanding copies the data to a new folder while the server is frozen. One commit
+// copyFrozen copies the data to a new folder while the server is frozen. One commit
 // records both the snapshot and the end of the freeze, so that no copy is left without
 // a record.
-func (b *snapshots) copyStanding(ctx context.Context, rec record, s Snapshot, to string) error {
+func (b *snapshots) copyFrozen(ctx context.Context, rec record, s Snapshot, to string) error {
 	if err := makeDir(filepath.Dir(to)); err != nil {
 		return err
 	}
 	if _, err := b.change(rec.GUID, func(r *record) { r.Frozen = true }); err != nil {
 		return err
 	}
-	err := b.frozen(ctx, rec.GUID, func(ctx context.Context) error { return copyTree(ctx, b.data(rec.GUID), to) })
+	err := b.whileFrozen(ctx, rec.GUID, func(ctx context.Context) error { return copyTree(ctx, b.data(rec.GUID), to) })
 	if err != nil {
 		err = fmt.Errorf("cannot copy the data: %w", err)
 	}
@@ -130,8 +130,8 @@ func (b *snapshots) copyStanding(ctx context.Context, rec record, s Snapshot, to
 	return errors.Join(err, cerr)
 }
 
-// frozen runs fn while the server is frozen.
-func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context.Context) error) (err error) {
+// whileFrozen runs fn while the server is frozen.
+func (b *snapshots) whileFrozen(ctx context.Context, guid string, fn func(ctx context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
 	s, err := b.c.Host.Exec(ctx, runtime.ExecTarget{Process: guid},
@@ -141,21 +141,21 @@ func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context
 	}
 	defer func() {
 		// Closing its input thaws the server. SIGCONT makes sure of that.
-		thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+		thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 		defer cancel()
 		ierr := s.Streams().In.Close()
 		_, werr := s.Wait(thaw)
 		err = errors.Join(err, ierr, werr, s.Close(), b.c.Host.Signal(thaw, guid, 0, "", runtime.SentSignal{Number: int(syscall.SIGCONT)}))
 	}()
-	said := make(chan string, 1)
+	firstLine := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReaderSize(s.Streams().Out, 256).ReadString('\n') // without a line, the word is empty
-		said <- strings.TrimSpace(line)
+		firstLine <- strings.TrimSpace(line)
 	}()
 	select {
-	case word := <-said:
+	case word := <-firstLine:
 		if word != frozenWord {
-			return errors.New("cannot pause the server")
+			return errors.New("cannot freeze the server")
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -165,7 +165,7 @@ func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context
 
 // DropSnapshot removes a snapshot.
 func (b *snapshots) DropSnapshot(ctx context.Context, instance, id string) error {
-	rec, unlock, err := b.claim(ctx, instance)
+	rec, unlock, err := b.lockReady(ctx, instance)
 	if err != nil {
 		return err
 	}
@@ -200,13 +200,13 @@ const (
 	trashDir = "trash"    // folders to delete
 )
 
-func (b *snapshots) spare(guid, dir string) string { return filepath.Join(b.home(guid), dir) }
+func (b *snapshots) tempDir(guid, dir string) string { return filepath.Join(b.home(guid), dir) }
 
 // Restore restores the data of an instance from a snapshot. The server is stopped
 // during that. All current bindings work afterwards. Users in the snapshot without a
 // current binding are dropped. If it fails, the data is unchanged.
 func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
-	rec, unlock, err := b.claim(ctx, instance)
+	rec, unlock, err := b.lockReady(ctx, instance)
 	if err != nil {
 		return err
 	}
@@ -215,49 +215,50 @@ func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.room(s.Bytes); err != nil {
+	if err := b.checkDisk(s.Bytes); err != nil {
 		return refusal(http.StatusInsufficientStorage, "%v", err)
 	}
 	if rec, err = b.change(rec.GUID, func(r *record) { r.Restoring, r.Version = true, newVersion() }); err != nil {
 		return err
 	}
-	if err := b.swap(ctx, rec, id); err != nil {
-		return errors.Join(err, b.resume(ctx, rec))
+	if err := b.replaceData(ctx, rec, id); err != nil {
+		return errors.Join(err, b.rollBack(ctx, rec))
 	}
 	if err := b.tryRestored(ctx, rec); err != nil {
-		return errors.Join(err, b.resume(ctx, rec))
+		return errors.Join(err, b.rollBack(ctx, rec))
 	}
-	return b.settle(rec.GUID)
+	return b.finishRestore(rec.GUID)
 }
 
-// swap replaces the data with a copy of the snapshot, while the server is stopped.
-func (b *snapshots) swap(ctx context.Context, rec record, id string) error {
-	fresh := b.spare(rec.GUID, copyDir)
-	if err := os.RemoveAll(fresh); err != nil {
+// replaceData replaces the data with a copy of the snapshot, while the server is
+// stopped.
+func (b *snapshots) replaceData(ctx context.Context, rec record, id string) error {
+	restored := b.tempDir(rec.GUID, copyDir)
+	if err := os.RemoveAll(restored); err != nil {
 		return fmt.Errorf("cannot remove an earlier copy: %w", err)
 	}
-	if err := copyTree(ctx, filepath.Join(b.copiesDir(rec.GUID), id), fresh); err != nil {
+	if err := copyTree(ctx, filepath.Join(b.copiesDir(rec.GUID), id), restored); err != nil {
 		return err
 	}
-	if err := b.halt(ctx, rec); err != nil {
+	if err := b.stopServer(ctx, rec); err != nil {
 		return err
 	}
-	if err := b.forgetUsers(rec, fresh); err != nil {
+	if err := b.resetUsers(rec, restored); err != nil {
 		return err
 	}
 	// Missing data is not an error: a snapshot must also restore lost data.
-	if err := os.Rename(b.data(rec.GUID), b.spare(rec.GUID, oldDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Rename(b.data(rec.GUID), b.tempDir(rec.GUID, oldDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot rename the folder of the old data: %w", err)
 	}
-	if err := os.Rename(fresh, b.data(rec.GUID)); err != nil {
+	if err := os.Rename(restored, b.data(rec.GUID)); err != nil {
 		return fmt.Errorf("cannot rename the folder of the restored data: %w", err)
 	}
 	return syncFS(b.home(rec.GUID))
 }
 
-// forgetUsers gives restored Redis data the users of a new server. Redis cannot list
+// resetUsers gives restored Redis data the users of a new server. Redis cannot list
 // the users that must be dropped.
-func (b *snapshots) forgetUsers(rec record, data string) error {
+func (b *snapshots) resetUsers(rec record, data string) error {
 	if rec.Engine != redis.name {
 		return nil
 	}
@@ -285,11 +286,11 @@ func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 	if err := b.put(rec, rec.Shape); err != nil {
 		return err
 	}
-	if err := b.up(ctx, rec, b.c.Start); err != nil {
+	if err := b.waitReady(ctx, rec, b.c.Start); err != nil {
 		return fmt.Errorf("the server does not start on the restored data: %w", err)
 	}
 	e, _ := engineOf(rec.Engine)
-	text := e.prune(rec) + e.found(rec)
+	text := e.prune(rec) + e.setupStatements(rec)
 	for _, binding := range rec.Bindings {
 		text += e.bind(rec, binding)
 	}
@@ -305,10 +306,10 @@ func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 	return nil
 }
 
-// settle deletes the previous data after a restore. It disappears in one step, so that
-// a partial folder is never mistaken for the data.
-func (b *snapshots) settle(guid string) error {
-	if err := b.discard(guid, b.spare(guid, oldDir)); err != nil {
+// finishRestore deletes the previous data after a restore. It disappears in one step,
+// so that a partial folder is never mistaken for the data.
+func (b *snapshots) finishRestore(guid string) error {
+	if err := b.discard(guid, b.tempDir(guid, oldDir)); err != nil {
 		return err
 	}
 	_, err := b.change(guid, func(r *record) { r.Restoring = false })
@@ -317,7 +318,7 @@ func (b *snapshots) settle(guid string) error {
 
 // discard removes a folder in one atomic step.
 func (b *snapshots) discard(guid, dir string) error {
-	trash := b.spare(guid, trashDir)
+	trash := b.tempDir(guid, trashDir)
 	err := os.RemoveAll(trash)
 	if err == nil {
 		err = os.Rename(dir, trash)
@@ -331,8 +332,8 @@ func (b *snapshots) discard(guid, dir string) error {
 	return nil
 }
 
-// halt stops the server and changes nothing else.
-func (b *snapshots) halt(ctx context.Context, rec record) error {
+// stopServer stops the server and changes nothing else.
+func (b *snapshots) stopServer(ctx context.Context, rec record) error {
 	v, err := b.server(rec, rec.Shape)
 	if err != nil {
 		return err
@@ -343,27 +344,27 @@ func (b *snapshots) halt(ctx context.Context, rec record) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
-	return b.gone(ctx, rec.GUID)
+	return b.waitStopped(ctx, rec.GUID)
 }
 
-// resume undoes an unfinished restore: it brings the previous data back and starts the
-// server.
-func (b *snapshots) resume(ctx context.Context, rec record) error {
+// rollBack undoes an unfinished restore: it brings the previous data back and starts
+// the server.
+func (b *snapshots) rollBack(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
-	if _, err := os.Lstat(b.spare(rec.GUID, oldDir)); err == nil {
-		if err := b.halt(ctx, rec); err != nil {
+	if _, err := os.Lstat(b.tempDir(rec.GUID, oldDir)); err == nil {
+		if err := b.stopServer(ctx, rec); err != nil {
 			return err
 		}
 		if err := b.discard(rec.GUID, b.data(rec.GUID)); err != nil {
 			return err
 		}
-		if err := os.Rename(b.spare(rec.GUID, oldDir), b.data(rec.GUID)); err != nil {
+		if err := os.Rename(b.tempDir(rec.GUID, oldDir), b.data(rec.GUID)); err != nil {
 			return fmt.Errorf("cannot restore the data from before the operation: %w", err)
 		}
 	}
 	for _, dir := range []string{copyDir, copyDir + newSuffix, trashDir} {
-		if err := os.RemoveAll(b.spare(rec.GUID, dir)); err != nil {
+		if err := os.RemoveAll(b.tempDir(rec.GUID, dir)); err != nil {
 			return fmt.Errorf("cannot remove the copy: %w", err)
 		}
 	}
@@ -386,11 +387,11 @@ func (b *snapshots) recover(ctx context.Context, rec record) {
 			if ctx.Err() != nil {
 				return // the next daemon tries again
 			}
-			b.tried(rec.GUID, err)
+			b.recordAttempt(rec.GUID, err)
 			if err == nil {
 				return
 			}
-			b.c.Logger.Error("cannot delete the remaining files of a snapshot; dewd tries again", "service_instance", rec.GUID, "err", err)
+			b.c.Logger.Error("cannot undo an unfinished snapshot or restore; dewd tries again", "service_instance", rec.GUID, "err", err)
 			if !wait(ctx, min(time.Duration(n)*time.Second, time.Minute)) {
 				return
 			}
@@ -406,7 +407,7 @@ func (b *snapshots) recoverOnce(ctx context.Context, guid string) error {
 	defer unlock()
 	rec, err := b.get(guid) // the record may have changed before the lock was acquired
 	if err == nil {
-		err = b.takeBack(ctx, rec)
+		err = b.undo(ctx, rec)
 	}
 	if errors.Is(err, services.ErrNotFound) {
 		return nil
@@ -414,15 +415,15 @@ func (b *snapshots) recoverOnce(ctx context.Context, guid string) error {
 	return err
 }
 
-func (b *snapshots) takeBack(ctx context.Context, rec record) error {
+func (b *snapshots) undo(ctx context.Context, rec record) error {
 	switch {
 	case rec.Restoring:
-		return b.resume(ctx, rec)
+		return b.rollBack(ctx, rec)
 	case !rec.Frozen:
 		return nil
 	}
 	err := b.c.Host.Signal(ctx, rec.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGCONT)})
-	for n := 0; errors.Is(err, runtime.ErrNoInstance) && n < 60 && wait(ctx, lastLook); n++ {
+	for n := 0; errors.Is(err, runtime.ErrNoInstance) && n < 60 && wait(ctx, maxPoll); n++ {
 		err = b.c.Host.Signal(ctx, rec.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGCONT)}) // the supervisor adopts it soon
 	}
 	if err != nil && !errors.Is(err, runtime.ErrNoInstance) {

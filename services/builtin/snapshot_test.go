@@ -16,7 +16,7 @@ import (
 // A snapshot of a busy server is consistent. It has no partial transaction, and all
 // transactions that were confirmed before it.
 func TestSnapshotUnderLoad(t *testing.T) {
-	c := courses[0]
+	c := engineTests[0]
 	w := newWorld(t)
 	w.boot()
 	guid := guidOf(c)

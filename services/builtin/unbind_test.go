@@ -14,7 +14,7 @@ import (
 // A binding or instance can be deleted even if its server does not run. When the server
 // runs again, the user of the binding is dropped.
 func TestUnbindFromABrokenServer(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "postgres", smallPlan, ""))
 		r := services.BindingRequest{Action: services.Create, Binding: "b", Instance: guid}
 		if _, err := b.Binding(t.Context(), r); err != nil {
@@ -28,7 +28,7 @@ func TestUnbindFromABrokenServer(t *testing.T) {
 		dropped := func() bool {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return slices.ContainsFunc(h.asked, func(s string) bool { return strings.Contains(s, "DROP ROLE "+userOf("b")) })
+			return slices.ContainsFunc(h.inputs, func(s string) bool { return strings.Contains(s, "DROP ROLE "+userOf("b")) })
 		}
 		breaks("its data is broken")
 		r.Action = services.Delete
@@ -54,9 +54,9 @@ func TestUnbindFromABrokenServer(t *testing.T) {
 // A deletion waits for operations that use the files of the instance, such as a
 // restore, which would start its server again.
 func TestDeleteWaitsForTheFiles(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", smallPlan, ""))
-		_, unlock, err := b.claim(t.Context(), guid)
+		_, unlock, err := b.lockReady(t.Context(), guid)
 		if err != nil {
 			t.Fatal(err)
 		}

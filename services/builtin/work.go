@@ -17,23 +17,23 @@ import (
 // endLimit is much longer than a server needs for a clean stop.
 const endLimit = 5 * time.Minute
 
-// work starts a worker for the record. It cancels a step that the desired state no
-// longer needs.
-func (b *Broker) work(guid string) {
+// startWorker starts a worker for the record. It cancels a step that the desired state
+// no longer needs.
+func (b *Broker) startWorker(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.life == nil || b.life.Err() != nil {
+	if b.runCtx == nil || b.runCtx.Err() != nil {
 		return // Run starts the remaining work
 	}
 	if w := b.workers[guid]; w != nil {
-		w.again = true
+		w.changed = true
 		b.supersede(guid, w)
 		return
 	}
 	w := &worker{}
 	b.workers[guid] = w
-	life := b.life
-	b.running.Go(func() { b.drive(life, guid, w) })
+	runCtx := b.runCtx
+	b.running.Go(func() { b.runWorker(runCtx, guid, w) })
 }
 
 // supersede cancels the current step of a worker if the instance must be deleted. No
@@ -45,67 +45,67 @@ func (b *Broker) supersede(guid string, w *worker) {
 	}
 }
 
-// drive runs the record's operations until there are none left.
-func (b *Broker) drive(life context.Context, guid string, w *worker) {
+// runWorker runs the record's operations until there are none left.
+func (b *Broker) runWorker(runCtx context.Context, guid string, w *worker) {
 	for n := 1; ; n++ {
-		err := b.turn(life, guid, w)
+		err := b.runOperation(runCtx, guid, w)
 		if errors.Is(err, services.ErrNotFound) {
 			err = nil
 		}
-		b.tried(guid, err)
+		b.recordAttempt(guid, err)
 		switch {
-		case life.Err() != nil:
-			b.leave(guid)
+		case runCtx.Err() != nil:
+			b.removeWorker(guid)
 			return
 		case err != nil:
-			b.c.Logger.Error("cannot continue with a database; dewd tries again", "service_instance", guid, "err", err)
-			if !wait(life, min(time.Duration(n)*time.Second, time.Minute)) {
-				b.leave(guid)
+			b.c.Logger.Error("cannot continue a database operation; dewd tries again", "service_instance", guid, "err", err)
+			if !wait(runCtx, min(time.Duration(n)*time.Second, time.Minute)) {
+				b.removeWorker(guid)
 				return
 			}
 			continue
 		}
-		if b.done(guid, w) {
+		if b.stopWorker(guid, w) {
 			return
 		}
 	}
 }
 
-func (b *Broker) leave(guid string) {
+func (b *Broker) removeWorker(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.workers, guid)
 }
 
-// done stops the worker unless the record changed during the last step.
-func (b *Broker) done(guid string, w *worker) bool {
+// stopWorker stops the worker unless the record changed during the last step.
+func (b *Broker) stopWorker(guid string, w *worker) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w.again {
-		w.again = false
+	if w.changed {
+		w.changed = false
 		return false
 	}
 	delete(b.workers, guid)
 	return true
 }
 
-// turn runs one operation and records its result. It returns an error if the result
-// could not be recorded, or if a deletion must be retried.
-func (b *Broker) turn(life context.Context, guid string, w *worker) error {
-	ctx, cancel := context.WithCancelCause(life)
+// runOperation runs one operation and records its result. It returns an error if the
+// result could not be recorded, or if a deletion must be retried.
+func (b *Broker) runOperation(runCtx context.Context, guid string, w *worker) error {
+	ctx, cancel := context.WithCancelCause(runCtx)
 	defer cancel(nil)
 	rec, err := b.next(guid, w, cancel)
 	if err != nil || rec.Doing == "" {
 		return err
 	}
-	b.c.Logger.Info("operation of a database started", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
+	b.c.Logger.Info("database operation started", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
 	switch rec.Doing {
 	case services.Create:
 		err = b.create(ctx, rec)
 	case services.Update:
 		err = b.update(ctx, rec)
 	case services.Delete:
-		if err = errors.Join(b.remove(ctx, rec.GUID), b.giveUpStack(rec)); err != nil {
+		if err = errors.Join(b.remove(ctx, rec.GUID), b.releaseStack(rec)); err != nil {
 			return err
 		}
 		defer b.changed(rec.GUID)
@@ -114,10 +114,10 @@ func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 		}
 		return nil
 	}
-	if life.Err() != nil || errors.Is(context.Cause(ctx), errSuperseded) {
+	if runCtx.Err() != nil || errors.Is(context.Cause(ctx), errSuperseded) {
 		return nil
 	}
-	return b.finish(life, rec, err)
+	return b.finish(runCtx, rec, err)
 }
 
 // next reads the next operation and makes it the current step of the worker. It holds
@@ -136,7 +136,7 @@ func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (r
 // finish records the result of a creation or an update.
 func (b *provisioner) finish(ctx context.Context, rec record, failure error) error {
 	if failure != nil {
-		b.c.Logger.Warn("operation of a database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
+		b.c.Logger.Warn("database operation failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
 	}
 	if failure != nil && rec.Doing == services.Create {
 		// Remove a partly created instance.
@@ -191,10 +191,10 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 	if !ok {
 		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
-	if err := b.room(0); err != nil {
+	if err := b.checkDisk(0); err != nil {
 		return err
 	}
-	stack, err := b.stack(ctx, rec.GUID, e)
+	stack, err := b.findStack(ctx, rec.GUID, e)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 	if err := b.watch(ctx, rec, "creating: starting "+e.title); err != nil {
 		return err
 	}
-	if text := e.found(rec); text != "" {
+	if text := e.setupStatements(rec); text != "" {
 		b.step(rec.GUID, "creating: creating the database")
 		if _, err := b.statements(ctx, rec, text); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
@@ -227,10 +227,10 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 	return nil
 }
 
-// stack returns the stack with the programs: the machine itself, or a stack that is
+// findStack returns the stack with the programs: the machine itself, or a stack that is
 // created for them.
-func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string, error) {
-	if b.c.Machine != "-" && e.on("/"+strings.TrimPrefix(b.c.Machine, "/")) {
+func (b *provisioner) findStack(ctx context.Context, guid string, e *engine) (string, error) {
+	if b.c.Machine != "-" && e.installedIn("/"+strings.TrimPrefix(b.c.Machine, "/")) {
 		return stack.Default, nil
 	}
 	if b.c.Stacks == nil {
@@ -245,16 +245,16 @@ func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string
 	return name, nil
 }
 
-// giveUpStack reports that a deleted instance no longer waits for its stack, unless
+// releaseStack reports that a deleted instance no longer waits for its stack, unless
 // another instance does.
-func (b *provisioner) giveUpStack(rec record) error {
+func (b *provisioner) releaseStack(rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok || b.c.Unneeded == nil {
 		return nil
 	}
 	all, err := b.records.All()
 	if err != nil {
-		return fmt.Errorf("cannot read the databases: %w", err)
+		return fmt.Errorf("cannot list the databases: %w", err)
 	}
 	for _, r := range all {
 		if r.Engine == rec.Engine && r.Doing == services.Create {
@@ -266,7 +266,7 @@ func (b *provisioner) giveUpStack(rec record) error {
 
 // put writes the configuration and makes the supervisor run the server.
 func (b *servers) put(rec record, s shape) error {
-	if err := b.furnish(rec, s); err != nil {
+	if err := b.writeFiles(rec, s); err != nil {
 		return err
 	}
 	v, err := b.server(rec, s)
@@ -278,21 +278,21 @@ func (b *servers) put(rec record, s shape) error {
 
 // watch waits for the server and updates the step when its data exists.
 func (b *provisioner) watch(ctx context.Context, rec record, next string) error {
-	looking, stop := context.WithCancel(ctx)
+	watchCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	told := make(chan struct{})
+	watched := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(watched)
 		for !b.hasData(rec.GUID) {
-			if !wait(looking, 4*firstLook) {
+			if !wait(watchCtx, 4*firstPoll) {
 				return
 			}
 		}
 		b.step(rec.GUID, next)
 	}()
-	err := b.up(ctx, rec, b.c.Start)
+	err := b.waitReady(ctx, rec, b.c.Start)
 	stop()
-	<-told
+	<-watched
 	return err
 }
 
@@ -302,26 +302,26 @@ func (b *provisioner) update(ctx context.Context, rec record) error {
 		return nil
 	}
 	next := *rec.Next
-	if err := b.fits(ctx, rec, next); err != nil {
+	if err := b.checkFits(ctx, rec, next); err != nil {
 		return err
 	}
-	err := b.reshape(ctx, rec.GUID, next, "updating: starting with the new plan")
+	err := b.applyShape(ctx, rec.GUID, next, "updating: starting with the new plan")
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if back := b.reshape(ctx, rec.GUID, rec.Shape, "updating: returning to the old plan"); back != nil {
-		return fmt.Errorf("%w; dewd could not return to the old plan: %w", err, back)
+	if rollbackErr := b.applyShape(ctx, rec.GUID, rec.Shape, "updating: returning to the old plan"); rollbackErr != nil {
+		return fmt.Errorf("%w; and dewd could not return to the old plan: %w", err, rollbackErr)
 	}
 	return fmt.Errorf("the service instance keeps the old plan: %w", err)
 }
 
-// fits refuses a shape that is too small for the data.
-func (b *provisioner) fits(ctx context.Context, rec record, next shape) error {
+// checkFits refuses a shape that is too small for the data.
+func (b *provisioner) checkFits(ctx context.Context, rec record, next shape) error {
 	room := redisMemory(redis.size(next))
 	if rec.Engine != redis.name || room >= redisMemory(redis.size(rec.Shape)) {
 		return nil
 	}
-	if err := b.up(ctx, rec, upLimit); err != nil {
+	if err := b.waitReady(ctx, rec, startTimeout); err != nil {
 		return err
 	}
 	out, err := b.session(ctx, rec.GUID, "INFO memory\n", "client")
@@ -347,8 +347,8 @@ func usedMemory(info string) int64 {
 	return 0
 }
 
-// reshape replaces the server with one of another shape.
-func (b *provisioner) reshape(ctx context.Context, guid string, s shape, step string) error {
+// applyShape replaces the server with one of another shape.
+func (b *provisioner) applyShape(ctx context.Context, guid string, s shape, step string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
 		return err
@@ -362,7 +362,7 @@ func (b *provisioner) reshape(ctx context.Context, guid string, s shape, step st
 	if err := b.put(rec, s); err != nil {
 		return err
 	}
-	return b.up(ctx, rec, b.c.Start)
+	return b.waitReady(ctx, rec, b.c.Start)
 }
 
 // remove stops the server and deletes all of its resources.
@@ -380,7 +380,7 @@ func (b *provisioner) remove(ctx context.Context, guid string) error {
 	if err := b.c.Host.DropServer(guid); err != nil {
 		return err
 	}
-	if err := b.gone(ctx, guid); err != nil {
+	if err := b.waitStopped(ctx, guid); err != nil {
 		return err
 	}
 	b.step(guid, "deleting: removing the data")

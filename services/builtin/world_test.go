@@ -33,8 +33,8 @@ const (
 	testFolder = "dewdb"
 )
 
-// ground is shared by all tests of the package: dew-init and one containerd.
-var ground struct {
+// shared is shared by all tests of the package: dew-init and one containerd.
+var shared struct {
 	bin    string
 	daemon *containerd.Daemon
 }
@@ -53,16 +53,16 @@ func runTests(m *testing.M) int {
 		return complain(err)
 	}
 	defer os.RemoveAll(dir)
-	ground.bin = filepath.Join(dir, "bin")
-	c := exec.Command("go", "build", "-trimpath", "-o", ground.bin+"/", "../../cmd/dew-init")
+	shared.bin = filepath.Join(dir, "bin")
+	c := exec.Command("go", "build", "-trimpath", "-o", shared.bin+"/", "../../cmd/dew-init")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if err := os.MkdirAll(ground.bin, 0o755); err != nil {
+	if err := os.MkdirAll(shared.bin, 0o755); err != nil {
 		return complain(err)
 	}
 	if b, err := c.CombinedOutput(); err != nil {
 		return complain(fmt.Errorf("cannot build dew-init: %w\n%s", err, b))
 	}
-	ground.daemon, err = containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
+	shared.daemon, err = containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
 		Binary: "containerd", Root: filepath.Join(dir, "c", "root"), Run: filepath.Join(dir, "c", "run"), Logger: discard,
 	})
 	if err != nil {
@@ -70,11 +70,11 @@ func runTests(m *testing.M) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { ground.daemon.Supervise(ctx) })
+	wg.Go(func() { shared.daemon.Supervise(ctx) })
 	code := m.Run()
 	cancel()
 	wg.Wait()
-	if err := ground.daemon.Stop(context.Background()); err != nil {
+	if err := shared.daemon.Stop(context.Background()); err != nil {
 		return complain(err)
 	}
 	return code
@@ -90,16 +90,16 @@ type world struct {
 	reserve   int64
 	measure   time.Duration
 
-	db     *store.DB
-	books  *logstream.Logs
-	engine *containerd.Engine
-	sup    *supervisor.Supervisor
-	broker *Broker
-	away   func()
+	db      *store.DB
+	books   *logstream.Logs
+	engine  *containerd.Engine
+	sup     *supervisor.Supervisor
+	broker  *Broker
+	stopAll func()
 
-	mu    sync.Mutex
-	lines []string // of the daemon's log, guarded by mu
-	steps []string // of all instances, as users can see them, guarded by mu
+	mu      sync.Mutex
+	lines   []string // of the daemon's log, guarded by mu
+	stepLog []string // of all instances, as users can see them, guarded by mu
 }
 
 var worlds byte // makes subnets differ; tests run one after the other
@@ -159,7 +159,7 @@ func (w *world) open() {
 	w.books, err = logstream.Open(filepath.Join(w.root, "logs"), logstream.Options{Reserve: 1 << 20, Logger: w.logger()})
 	w.must(err)
 	w.engine, err = containerd.New(context.Background(), containerd.Config{
-		Names: containerd.NamesFor(w.root), Run: w.run, Address: ground.daemon.Address(), Init: filepath.Join(ground.bin, "dew-init"),
+		Names: containerd.NamesFor(w.root), Run: w.run, Address: shared.daemon.Address(), Init: filepath.Join(shared.bin, "dew-init"),
 		UID: testUID, GID: testUID, Subnet: w.subnet, Snapshotter: "overlayfs", Seccomp: containerd.NativeArch, PIDs: 1024,
 		HostPorts: []uint16{8484}, Crashed: containerd.Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20},
 		Logs: w.books, Logger: w.logger(),
@@ -190,7 +190,7 @@ func (w *world) boot() {
 	wg.Go(func() { w.check(ctx, w.sup.Run(ctx)) })
 	wg.Go(func() { w.engine.Keep(ctx) })
 	wg.Go(func() { w.check(ctx, w.broker.Run(ctx)) })
-	w.away = func() { cancel(); wg.Wait() }
+	w.stopAll = func() { cancel(); wg.Wait() }
 }
 
 // say writes a dew message into the log of an instance.
@@ -209,7 +209,7 @@ func (w *world) changed(guid string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.steps = append(w.steps, rec.Step)
+	w.stepLog = append(w.stepLog, rec.Step)
 }
 
 func (w *world) check(ctx context.Context, err error) {
@@ -220,15 +220,15 @@ func (w *world) check(ctx context.Context, err error) {
 
 // leave stops the daemon; its servers keep running.
 func (w *world) leave() {
-	if w.away != nil {
-		w.away()
+	if w.stopAll != nil {
+		w.stopAll()
 	}
 	if w.engine != nil {
 		if err := errors.Join(w.engine.Close(), w.books.Close(), w.db.Close()); err != nil {
 			w.t.Errorf("cannot leave: %v", err)
 		}
 	}
-	w.away, w.engine = nil, nil
+	w.stopAll, w.engine = nil, nil
 }
 
 type logBook struct{ *logstream.Logs }
@@ -347,9 +347,9 @@ func (w *world) succeed(r services.InstanceRequest) {
 	}
 }
 
-// told returns all steps that users could have seen so far.
-func (w *world) told() []string {
+// steps returns all steps that users could have seen so far.
+func (w *world) steps() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.steps)
+	return slices.Clone(w.stepLog)
 }

@@ -157,8 +157,8 @@ func (tx operationRecords) routeURL(guid string) string {
 	return rt.URL(d.Name)
 }
 
-// NoteBinding changes the metadata of a binding.
-func (m *bindings) NoteBinding(guid string, c app.MetadataChange) (bi services.Binding, err error) {
+// UpdateBindingMetadata changes the metadata of a binding.
+func (m *bindings) UpdateBindingMetadata(guid string, c app.MetadataChange) (bi services.Binding, err error) {
 	err = m.update(func(tx records) error {
 		if bi, err = tx.binding(guid); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (tx bindingRecords) deleteBinding(bi services.Binding, by app.Actor) (o ser
 		return o, err
 	}
 	if i.Type == services.UserProvided {
-		return o, tx.forgetBinding(bi, by)
+		return o, tx.deleteBindingRecord(bi, by)
 	}
 	waiting, err := tx.waitsForBroker(bi.GUID)
 	if err != nil {
@@ -225,8 +225,8 @@ func (tx bindingRecords) deleteBinding(bi services.Binding, by app.Actor) (o ser
 	return o, tx.bindingEvent("start_delete", bi, by)
 }
 
-// forgetBinding deletes the record of a binding without a request to the broker.
-func (tx bindingRecords) forgetBinding(bi services.Binding, by app.Actor) error {
+// deleteBindingRecord deletes the record of a binding without a request to the broker.
+func (tx bindingRecords) deleteBindingRecord(bi services.Binding, by app.Actor) error {
 	if err := tx.cancelOperations(bi.GUID, "the binding was deleted"); err != nil {
 		return err
 	}
@@ -246,11 +246,11 @@ func (m *bindings) UnbindApp(guid string, by app.Actor) (os []services.Operation
 		}
 		for _, bi := range bs {
 			o, err := tx.deleteBinding(bi, by)
-			some, err := tx.operationsToWaitFor(o, err, bi.GUID, bi.Instance)
+			ops, err := tx.operationsToWaitFor(o, err, bi.GUID, bi.Instance)
 			if err != nil {
 				return err
 			}
-			os = append(os, some...)
+			os = append(os, ops...)
 		}
 		return nil
 	})
@@ -267,11 +267,11 @@ func (tx operationRecords) operationsToWaitFor(o services.Operation, err error, 
 		return nil, err
 	}
 	for _, record := range records {
-		some, err := tx.openOperations(record)
+		ops, err := tx.openOperations(record)
 		if err != nil {
 			return nil, err
 		}
-		os = append(os, some...)
+		os = append(os, ops...)
 	}
 	return os, nil
 }

@@ -13,11 +13,11 @@ import (
 // request sends the operation's request to the broker. Before that, it records that the
 // broker may have received it.
 func (w *worker) request(ctx context.Context, op operation, r *runner) (time.Duration, error) {
-	again := op.Asked || r.fails > 0
-	if !op.Asked {
-		op.Asked, op.State = true, services.InProgress
+	again := op.Requested || r.fails > 0
+	if !op.Requested {
+		op.Requested, op.State = true, services.InProgress
 		err := w.settle(op.GUID, func(tx records, op operation) error {
-			op.Asked, op.State = true, services.InProgress
+			op.Requested, op.State = true, services.InProgress
 			return put(tx.operations, "operation", op.GUID, op)
 		})
 		if err != nil {
@@ -62,9 +62,9 @@ func (op operation) retry(err error, r *runner) bool {
 		return false
 	}
 	var be *services.BrokerError
-	forNow := !errors.As(err, &be) || be.Status == 0 || be.Status >= http.StatusInternalServerError ||
+	temporary := !errors.As(err, &be) || be.Status == 0 || be.Status >= http.StatusInternalServerError ||
 		be.Status == http.StatusTooManyRequests || be.Code == services.CodeConcurrency
-	return forNow && (op.Orphan || r.fails+1 < deleteTries)
+	return temporary && (op.Orphan || r.fails+1 < deleteTries)
 }
 
 // poll requests the state of the operation from the broker.
@@ -104,10 +104,10 @@ func (op operation) lastOperationRequest() services.LastOperationRequest {
 
 // wait returns the time until the next poll. It uses the broker's preferred time, but
 // does not exceed the deadline of the operation.
-func (op operation) wait(likes time.Duration, r *runner) time.Duration {
+func (op operation) wait(preferred time.Duration, r *runner) time.Duration {
 	d := pollAfter(r.next(), op.maxWait())
-	if likes > 0 {
-		d = likes
+	if preferred > 0 {
+		d = preferred
 	}
 	return max(min(d, time.Until(op.Until)), 0)
 }
@@ -151,11 +151,11 @@ func (w *worker) applyProgress(ctx context.Context, client services.Broker, op o
 	if op.Action == services.Create && op.Kind == services.OfBinding {
 		return w.finishBindingCreate(ctx, client, op, p, r)
 	}
-	if teller, can := client.(services.InstanceFetcher); can && op.Kind == services.OfInstance && op.Accepted && op.Fetched && op.Action != services.Delete {
+	if fetcher, ok := client.(services.InstanceFetcher); ok && op.Kind == services.OfInstance && op.Accepted && op.Fetched && op.Action != services.Delete {
 		// FetchInstance is needed only for the dashboard; the instance works without
 		// it.
-		if told, err := teller.FetchInstance(ctx, *op.Instance); err == nil && told.Dashboard != "" {
-			p.Dashboard = told.Dashboard
+		if fetched, err := fetcher.FetchInstance(ctx, *op.Instance); err == nil && fetched.Dashboard != "" {
+			p.Dashboard = fetched.Dashboard
 		}
 	}
 	return 0, w.settle(op.GUID, func(tx records, op operation) error { return tx.finishOperation(op, p) })

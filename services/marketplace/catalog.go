@@ -228,8 +228,8 @@ func costs(metadata json.RawMessage) (cs []services.Cost) {
 	return cs
 }
 
-// Offer loads the catalog of the built-in broker into the marketplace.
-func (m *catalog) Offer(ctx context.Context) error {
+// LoadBuiltinCatalog loads the catalog of the built-in broker into the marketplace.
+func (m *catalog) LoadBuiltinCatalog(ctx context.Context) error {
 	if m.cfg.Builtin == nil {
 		return nil
 	}

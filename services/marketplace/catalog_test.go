@@ -34,7 +34,7 @@ func TestCheckCatalog(t *testing.T) {
 		{"ids", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("1", "b", plan("q", "x"))}, "Service ids must be unique: 1"},
 		{"names", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "a", plan("q", "x"))}, "Service names must be unique within a broker: a"},
 		{"no plans", []services.CatalogOffering{offering("1", "a")}, "Service a: At least one plan is required"},
-		{"plan ids", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "b", plan("p", "y"))}, "Service b: Plan y: Plan ids must be unique. Unable to register plan with id 'p' because plan 'x' has it"},
+		{"plan ids", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "b", plan("p", "y"))}, "Service b: Plan y: Plan ids must be unique. Unable to register plan with id 'p' because plan 'x' uses the same id"},
 		{"plan names", []services.CatalogOffering{offering("1", "a", plan("p", "x"), plan("q", "x"))}, "Service a: Plan names must be unique within a service. Service a already has a plan named x"},
 		{"nothing filled in", []services.CatalogOffering{offering("", "a", services.CatalogPlan{Name: "x", ID: "p"})}, "Service a: Plan x: Plan description is required\nService a: Service id is required"},
 		{"requires", []services.CatalogOffering{{ID: "1", Name: "a", Description: "d", Requires: []string{"money"}, Plans: []services.CatalogPlan{plan("p", "x")}}}, `Service a: Service "requires" field contains unsupported value "money"`},
@@ -78,7 +78,7 @@ func TestSync(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if op = w.ended(op); op.State != services.Succeeded || len(op.Warnings) != 1 || !strings.HasSuffix(op.Warnings[0], "Service Offering: cash\nPlans deactivated: small\n") {
+		if op = w.waitFor(op); op.State != services.Succeeded || len(op.Warnings) != 1 || !strings.HasSuffix(op.Warnings[0], "Service Offering: cash\nPlans deactivated: small\n") {
 			t.Errorf("operation = %+v", op)
 		}
 		var names []string
@@ -116,7 +116,7 @@ func TestBrokerFails(t *testing.T) {
 			t.Errorf("during: %q", got)
 		}
 		w.run()
-		if o = w.ended(o); o.State != services.Failed || o.Failure.Detail != "Authentication with the service broker failed. Double-check that the username and password are correct." {
+		if o = w.waitFor(o); o.State != services.Failed || o.Failure.Detail != "Authentication with the service broker failed. Double-check that the username and password are correct." {
 			t.Errorf("operation = %+v %+v", o, o.Failure)
 		}
 		if sb := must(w.Broker(w.sb.GUID)); sb.URL != "http://broker.example" || sb.Password != "pass" || sb.State != services.Available {
@@ -126,7 +126,7 @@ func TestBrokerFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o = w.ended(o); o.State != services.Failed || o.Failure.Title != "CF-ServiceBrokerCatalogInvalid" {
+		if o = w.waitFor(o); o.State != services.Failed || o.Failure.Title != "CF-ServiceBrokerCatalogInvalid" {
 			t.Errorf("operation = %+v %+v", o, o.Failure)
 		}
 		if sb := must(w.Broker(other.GUID)); sb.State != services.SynchronizationFailed {
@@ -160,7 +160,7 @@ func TestBrokerNameTakenMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.run()
-		if o = w.ended(o); o.State != services.Failed || o.Failure.Detail != "Name must be unique" {
+		if o = w.waitFor(o); o.State != services.Failed || o.Failure.Detail != "Name must be unique" {
 			t.Errorf("operation = %+v %+v", o, o.Failure)
 		}
 		if sb := must(w.Broker(w.sb.GUID)); sb.Name != "broker" || sb.State != services.Available {
@@ -184,18 +184,18 @@ func TestTwoBrokers(t *testing.T) {
 			t.Fatalf("plans = %+v", ps)
 		}
 		i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: ps[0].GUID})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
-		_, err = w.DeleteBroker(w.sb.GUID, somebody)
+		_, err = w.DeleteBroker(w.sb.GUID, testActor)
 		if got := detail(t, err); got != "Can not remove brokers that have associated service instances: second" {
 			t.Errorf("delete: %q", got)
 		}
-		if o, err := w.DeleteBroker(first.GUID, somebody); err != nil || must(w.Operation(o.GUID)).State != services.Succeeded {
+		if o, err := w.DeleteBroker(first.GUID, testActor); err != nil || must(w.Operation(o.GUID)).State != services.Succeeded {
 			t.Errorf("operation %+v, error %v", o, err)
 		}
-		w.ended(must(w.DeleteInstance(i.GUID, somebody)))
-		if _, err := w.DeleteBroker(w.sb.GUID, somebody); err != nil {
+		w.waitFor(must(w.DeleteInstance(i.GUID, testActor)))
+		if _, err := w.DeleteBroker(w.sb.GUID, testActor); err != nil {
 			t.Error(err)
 		}
 		if left := len(must(w.Offerings(services.OfferingFilter{}))) + len(must(w.Plans(services.PlanFilter{}))) + len(must(w.Brokers(services.BrokerFilter{}))); left != 0 {
@@ -210,7 +210,7 @@ func TestSpaceScopedBroker(t *testing.T) {
 	inWorld(t, func(w *world) {
 		far := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
 		_, o, err := w.CreateBroker(services.NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: far.GUID})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		p := must(w.Plans(services.PlanFilter{BrokerNames: []string{"ours"}, Names: []string{"small"}}))[0]
@@ -224,7 +224,7 @@ func TestSpaceScopedBroker(t *testing.T) {
 		if _, _, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: far.GUID, Plan: p.GUID}); err != nil {
 			t.Error(err)
 		}
-		_, err = w.SetVisibility(p.GUID, services.Visibility{Type: services.Public}, somebody)
+		_, err = w.SetVisibility(p.GUID, services.Visibility{Type: services.Public}, testActor)
 		if got := detail(t, err); got != "cannot update plans with visibility type 'space'" {
 			t.Errorf("for all: %q", got)
 		}
@@ -251,7 +251,7 @@ func TestParameters(t *testing.T) {
 		if got := detail(t, err); got != "This service does not support fetching service instance parameters." {
 			t.Errorf("plain: %q", got)
 		}
-		w.broker.On(servicestest.Fetch, servicestest.Behaviour{Undone: true, Body: `{"parameters": 1}`})
+		w.broker.On(servicestest.Fetch, servicestest.Behaviour{NoEffect: true, Body: `{"parameters": 1}`})
 		_, err = w.Parameters(context.Background(), i.GUID)
 		var r *services.Refused
 		if !errors.As(err, &r) || r.Status != http.StatusBadGateway || !strings.Contains(r.Detail, "parameters must be a JSON object") {
@@ -266,13 +266,13 @@ func TestEvents(t *testing.T) {
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		bi, _ := w.bind(i)
-		w.ended(must(w.DeleteBinding(bi.GUID, somebody)))
-		w.ended(must(w.DeleteInstance(i.GUID, somebody)))
+		w.waitFor(must(w.DeleteBinding(bi.GUID, testActor)))
+		w.waitFor(must(w.DeleteInstance(i.GUID, testActor)))
 		w.provided(services.NewInstance{Name: "p", Credentials: json.RawMessage(`{"password": "hidden-secret"}`)})
 		var types []string
 		for _, e := range must(w.events.List(app.EventFilter{Spaces: []string{w.space.GUID}})) {
 			types = append(types, e.Type)
-			if e.Actor != somebody || e.Org != w.org.GUID {
+			if e.Actor != testActor || e.Org != w.org.GUID {
 				t.Errorf("event = %+v", e)
 			}
 			if raw := string(must(json.Marshal(e))); strings.Contains(raw, "secret") {

@@ -26,7 +26,7 @@ func (m *instances) DeleteInstance(guid string, by app.Actor) (o services.Operat
 
 func (tx instanceRecords) deleteInstance(i services.Instance, by app.Actor) (o services.Operation, err error) {
 	if i.Type == services.UserProvided {
-		return o, tx.forgetInstance(i, by, "delete")
+		return o, tx.deleteInstanceRecords(i, by, "delete")
 	}
 	waiting, err := tx.waitsForBroker(i.GUID)
 	if err != nil {
@@ -87,15 +87,15 @@ func (tx operationRecords) waitsForBroker(record string) (bool, error) {
 	return false, nil
 }
 
-// forgetInstance deletes the records of an instance and its bindings without a request
-// to the broker.
-func (tx instanceRecords) forgetInstance(i services.Instance, by app.Actor, what string) error {
+// deleteInstanceRecords deletes the records of an instance and its bindings without a
+// request to the broker.
+func (tx instanceRecords) deleteInstanceRecords(i services.Instance, by app.Actor, what string) error {
 	bs, err := tx.bindings.By("instance", i.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list bindings: %w", err)
 	}
 	for _, bi := range bs {
-		if err := tx.forgetBinding(bi, by); err != nil {
+		if err := tx.deleteBindingRecord(bi, by); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (tx instanceRecords) purge(i services.Instance, by app.Actor) error {
 			own = &op
 		}
 	}
-	if err := tx.forgetInstance(i, by, "purge"); err != nil || own == nil {
+	if err := tx.deleteInstanceRecords(i, by, "purge"); err != nil || own == nil {
 		return err
 	}
 	_, err := tx.beginOperation(*own)
@@ -154,11 +154,11 @@ func (m *instances) DeleteIn(space string, by app.Actor) (os []services.Operatio
 			if !i.AvailableIn(space) {
 				continue
 			}
-			some, err := tx.removeFromSpace(i, space, by)
+			ops, err := tx.removeFromSpace(i, space, by)
 			if err != nil {
 				return err
 			}
-			os = append(os, some...)
+			os = append(os, ops...)
 		}
 		return nil
 	})

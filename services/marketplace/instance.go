@@ -298,18 +298,18 @@ func (m *instances) Parameters(ctx context.Context, guid string) (json.RawMessag
 	if err != nil {
 		return nil, err
 	}
-	teller, can := broker.(services.InstanceFetcher)
+	fetcher, can := broker.(services.InstanceFetcher)
 	if !can || !op.Fetched {
 		return nil, unsupported
 	}
-	told, err := teller.FetchInstance(ctx, *op.Instance)
+	fetched, err := fetcher.FetchInstance(ctx, *op.Instance)
 	if err != nil {
 		return nil, brokerRefusal(err)
 	}
-	if len(told.Parameters) == 0 {
+	if len(fetched.Parameters) == 0 {
 		return json.RawMessage("{}"), nil
 	}
-	return told.Parameters, nil
+	return fetched.Parameters, nil
 }
 
 // Upgradable reports whether the plan of an instance has a different maintenance

@@ -16,9 +16,9 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// life is a daemon that is killed at a commit. After that, nothing it does reaches the
-// disk or the broker.
-type life struct {
+// killedDaemon is a daemon that is killed at a commit. After that, nothing it does
+// reaches the disk or the broker.
+type killedDaemon struct {
 	path   string
 	dies   int  // after this commit; 0: never
 	before bool // killed before this commit, after everything that leads to it
@@ -30,7 +30,7 @@ type life struct {
 }
 
 // committed is called while no other goroutine writes.
-func (l *life) committed(time.Duration) {
+func (l *killedDaemon) committed(time.Duration) {
 	if l.dead.Load() {
 		return
 	}
@@ -54,8 +54,8 @@ func (l *life) committed(time.Duration) {
 	l.end()
 }
 
-// through returns a transport that drops all requests after the kill.
-func (l *life) through(to http.RoundTripper) http.RoundTripper {
+// dropAfterKill returns a transport that drops all requests after the kill.
+func (l *killedDaemon) dropAfterKill(to http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		if l.dead.Load() {
 			<-r.Context().Done()
@@ -69,8 +69,8 @@ type roundTrip func(r *http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// live creates, binds, unbinds and deletes until it is done or killed.
-func (l *life) live(t *testing.T, base []byte, broker *servicestest.Broker) {
+// run creates, binds, unbinds and deletes until it is done or killed.
+func (l *killedDaemon) run(t *testing.T, base []byte, broker *servicestest.Broker) {
 	if err := os.WriteFile(l.path, base, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +79,15 @@ func (l *life) live(t *testing.T, base []byte, broker *servicestest.Broker) {
 	l.end = cancel
 	defer cancel()
 	w := open(t, l.path, broker, l.committed)
-	w.client.Transport = l.through(w.client.Transport)
-	w.remember()
+	w.client.Transport = l.dropAfterKill(w.client.Transport)
+	w.saveState()
 	w.run()
 	defer w.stop()
-	i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID, By: somebody})
+	i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID, By: testActor})
 	if !l.waited(ctx, w, o, err) {
 		return
 	}
-	bi, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, By: somebody})
+	bi, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, By: testActor})
 	if !l.waited(ctx, w, o, err) {
 		return
 	}
@@ -95,20 +95,20 @@ func (l *life) live(t *testing.T, base []byte, broker *servicestest.Broker) {
 	if !l.waited(ctx, w, o, err) {
 		return
 	}
-	o, err = w.DeleteBinding(bi.GUID, somebody)
+	o, err = w.DeleteBinding(bi.GUID, testActor)
 	if !l.waited(ctx, w, o, err) {
 		return
 	}
-	bi, o, err = w.CreateBinding(services.NewBinding{Type: services.KeyBinding, Name: "k", Instance: i.GUID, By: somebody})
+	bi, o, err = w.CreateBinding(services.NewBinding{Type: services.KeyBinding, Name: "k", Instance: i.GUID, By: testActor})
 	if !l.waited(ctx, w, o, err) {
 		return
 	}
-	o, err = w.DeleteInstance(i.GUID, somebody) // with a key
+	o, err = w.DeleteInstance(i.GUID, testActor) // with a key
 	l.waited(ctx, w, o, err)
 }
 
 // waited reports whether the operation succeeded before the daemon was killed.
-func (l *life) waited(ctx context.Context, w *world, o services.Operation, err error) bool {
+func (l *killedDaemon) waited(ctx context.Context, w *world, o services.Operation, err error) bool {
 	w.t.Helper()
 	if err != nil {
 		w.t.Error(err)
@@ -143,8 +143,8 @@ func TestKilledAtEveryCommit(t *testing.T) {
 				}
 				return b
 			}
-			all := &life{path: filepath.Join(t.TempDir(), "dew.db")}
-			synctest.Test(t, func(t *testing.T) { all.live(t, base, scripted()) })
+			all := &killedDaemon{path: filepath.Join(t.TempDir(), "dew.db")}
+			synctest.Test(t, func(t *testing.T) { all.run(t, base, scripted()) })
 			if all.count < 15 {
 				t.Fatalf("commits = %d: the tale is too short", all.count)
 			}
@@ -155,12 +155,12 @@ func TestKilledAtEveryCommit(t *testing.T) {
 				}
 				for _, before := range ways {
 					broker := scripted()
-					l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: n, before: before}
-					synctest.Test(t, func(t *testing.T) { l.live(t, base, broker) })
+					l := &killedDaemon{path: filepath.Join(t.TempDir(), "dew.db"), dies: n, before: before}
+					synctest.Test(t, func(t *testing.T) { l.run(t, base, broker) })
 					if !l.dead.Load() {
 						continue // the order of the last commits can vary
 					}
-					synctest.Test(t, func(t *testing.T) { l.after(t, broker) })
+					synctest.Test(t, func(t *testing.T) { l.runNext(t, broker) })
 					if t.Failed() {
 						t.Fatalf("killed at commit %d, before it: %t", n, before)
 					}
@@ -175,10 +175,10 @@ func TestKilledAtEveryCommit(t *testing.T) {
 func TestKilledWithUnforgivingBroker(t *testing.T) {
 	t.Parallel()
 	broker := servicestest.New(testCatalog)
-	broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1}, servicestest.Behaviour{Undone: true, Status: http.StatusConflict, Body: `{"description": "you have it"}`})
-	l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: 3, before: true} // created and requested, but the result is not stored yet
+	broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1}, servicestest.Behaviour{NoEffect: true, Status: http.StatusConflict, Body: `{"description": "you have it"}`})
+	l := &killedDaemon{path: filepath.Join(t.TempDir(), "dew.db"), dies: 3, before: true} // created and requested, but the result is not stored yet
 	base := baseOf(t)
-	synctest.Test(t, func(t *testing.T) { l.live(t, base, broker) })
+	synctest.Test(t, func(t *testing.T) { l.run(t, base, broker) })
 	if got := len(broker.Instances()); got != 1 {
 		t.Fatalf("the broker has %d instances, want 1: the daemon died at another moment", got)
 	}
@@ -200,8 +200,8 @@ func TestKilledWithUnforgivingBroker(t *testing.T) {
 	})
 }
 
-// after runs the next daemon.
-func (l *life) after(t *testing.T, broker *servicestest.Broker) {
+// runNext runs the next daemon.
+func (l *killedDaemon) runNext(t *testing.T, broker *servicestest.Broker) {
 	path := l.path + ".left"
 	if err := os.WriteFile(path, l.left, 0o600); err != nil {
 		t.Fatal(err)

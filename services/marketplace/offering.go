@@ -125,8 +125,8 @@ func (m *catalog) brokerNames() (map[string]string, error) {
 	return names, nil
 }
 
-// NoteOffering changes the metadata of an offering.
-func (m *catalog) NoteOffering(guid string, c app.MetadataChange) (o services.Offering, err error) {
+// UpdateOfferingMetadata changes the metadata of an offering.
+func (m *catalog) UpdateOfferingMetadata(guid string, c app.MetadataChange) (o services.Offering, err error) {
 	err = m.update(func(tx records) error {
 		if o, err = tx.offering(guid); err != nil {
 			return err
@@ -140,8 +140,8 @@ func (m *catalog) NoteOffering(guid string, c app.MetadataChange) (o services.Of
 	return o, err
 }
 
-// NotePlan changes the metadata of a plan.
-func (m *catalog) NotePlan(guid string, c app.MetadataChange) (p services.Plan, err error) {
+// UpdatePlanMetadata changes the metadata of a plan.
+func (m *catalog) UpdatePlanMetadata(guid string, c app.MetadataChange) (p services.Plan, err error) {
 	err = m.update(func(tx records) error {
 		if p, err = tx.plan(guid); err != nil {
 			return err

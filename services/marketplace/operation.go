@@ -21,8 +21,8 @@ type operation struct {
 	// Orphan says that no client waits for it: it deletes anything that a failed create
 	// may have left. Its record may no longer exist.
 	Orphan bool `json:"orphan,omitempty"`
-	// Asked says that the broker may have received the request.
-	Asked             bool                      `json:"asked,omitempty"`
+	// Requested says that the broker may have received the request.
+	Requested         bool                      `json:"asked,omitempty"`
 	BrokerOperationID string                    `json:"word,omitempty"` // the broker's id of the operation
 	Until             time.Time                 `json:"until"`          // its deadline
 	Broker            string                    `json:"broker"`         // guid
@@ -171,10 +171,10 @@ func (m *instances) ReseedUsage() error {
 		if err != nil {
 			return fmt.Errorf("cannot list service instances: %w", err)
 		}
-		var anew []app.Usage
+		var events []app.Usage
 		for _, i := range all {
-			anew = append(anew, tx.usage(app.UsageCreated, i))
+			events = append(events, tx.usage(app.UsageCreated, i))
 		}
-		return tx.registry.PurgeServicesUsage(anew)
+		return tx.registry.PurgeServicesUsage(events)
 	})
 }

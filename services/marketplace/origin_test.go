@@ -146,14 +146,14 @@ func TestURLsFromBrokersAreRestricted(t *testing.T) {
 			if err := w.brokers.Put(sb.GUID, sb); err != nil {
 				t.Fatal(err)
 			}
-			bi, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, By: somebody})
-			if err != nil || w.ended(o).State != services.Succeeded {
+			bi, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, By: testActor})
+			if err != nil || w.waitFor(o).State != services.Succeeded {
 				t.Fatal(o, err)
 			}
 			if got := must(w.Drains())[0].Restricted; got != tt.want {
 				t.Errorf("set by %q, space %q: restricted %v", tt.set, tt.space, got)
 			}
-			if o, err := w.DeleteBinding(bi.GUID, somebody); err != nil || w.ended(o).State != services.Succeeded {
+			if o, err := w.DeleteBinding(bi.GUID, testActor); err != nil || w.waitFor(o).State != services.Succeeded {
 				t.Fatal(o, err)
 			}
 		}

@@ -181,7 +181,7 @@ func (tx bindingRecords) finishBinding(op operation, p services.Progress, last s
 		return err
 	}
 	if op.Action == services.Delete {
-		return tx.forgetBinding(bi, op.By)
+		return tx.deleteBindingRecord(bi, op.By)
 	}
 	bi.Last, bi.UpdatedAt = last, now()
 	bi.Credentials, bi.VolumeMounts = p.Binding.Credentials, p.Binding.VolumeMounts

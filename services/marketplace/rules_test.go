@@ -23,7 +23,7 @@ func TestRefusedInstances(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.create("small", "taken")
 		hidden := w.planNamed("large")
-		must(w.SetVisibility(hidden.GUID, services.Visibility{Type: services.Admin}, somebody))
+		must(w.SetVisibility(hidden.GUID, services.Visibility{Type: services.Admin}, testActor))
 		good := services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID}
 		provided := services.NewInstance{Type: services.UserProvided, Name: "db", Space: w.space.GUID}
 		for _, tt := range []struct {
@@ -85,7 +85,7 @@ func TestRefusedBindings(t *testing.T) {
 		plain, _ := w.create("only", "plain")
 		other := w.provided(services.NewInstance{Name: "other"})
 		w.bind(i)
-		if _, o, err := w.CreateBinding(services.NewBinding{Type: services.KeyBinding, Name: "k", Instance: i.GUID}); err != nil || w.ended(o).State != services.Succeeded {
+		if _, o, err := w.CreateBinding(services.NewBinding{Type: services.KeyBinding, Name: "k", Instance: i.GUID}); err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		elsewhere := must(w.registry.PutSpace(app.Space{Name: "elsewhere", Org: w.org.GUID}))
@@ -129,7 +129,7 @@ func TestRefusedBindings(t *testing.T) {
 				_, _, err := w.UpdateInstance(busy.GUID, services.InstanceChange{Name: ptr("x")})
 				return err
 			},
-			"delete": func() error { _, err := w.DeleteInstance(busy.GUID, somebody); return err },
+			"delete": func() error { _, err := w.DeleteInstance(busy.GUID, testActor); return err },
 		} {
 			if got := detail(t, fn()); got != "An operation for service instance busy is in progress." {
 				t.Errorf("%s while busy: %q", name, got)
@@ -146,14 +146,14 @@ func TestUpdateInstance(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
-		w.broker.On(servicestest.Update, servicestest.Behaviour{Times: 1, Async: 1}, servicestest.Behaviour{Times: 1, Undone: true, Status: 422, Body: `{"description": "no way back"}`}, servicestest.Behaviour{})
+		w.broker.On(servicestest.Update, servicestest.Behaviour{Times: 1, Async: 1}, servicestest.Behaviour{Times: 1, NoEffect: true, Status: 422, Body: `{"description": "no way back"}`}, servicestest.Behaviour{})
 		large := w.planNamed("large")
-		change := services.InstanceChange{Name: ptr("base"), Plan: &large.GUID, Tags: &[]string{"t"}, By: somebody}
+		change := services.InstanceChange{Name: ptr("base"), Plan: &large.GUID, Tags: &[]string{"t"}, By: testActor}
 		during, o, err := w.UpdateInstance(i.GUID, change)
 		if err != nil || during.Name != "db" || during.Plan == large.GUID || last(during.Last) != "update in progress: " {
 			t.Fatalf("instance = %+v, error %v", during, err)
 		}
-		if o = w.ended(o); o.State != services.Succeeded {
+		if o = w.waitFor(o); o.State != services.Succeeded {
 			t.Errorf("operation = %+v", o)
 		}
 		after := must(w.Instance(i.GUID))
@@ -180,7 +180,7 @@ func TestUpdateInstance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.ended(o)
+		w.waitFor(o)
 		if after := must(w.Instance(i.GUID)); after.Plan != large.GUID || last(after.Last) != "update failed: Service broker error: no way back" {
 			t.Errorf("instance = %+v", after)
 		}
@@ -208,7 +208,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("instance = %+v", i)
 		}
 		w.broker.SetCatalog(strings.Replace(testCatalog, "1.0.0", "1.1.0", 1))
-		if _, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{Name: ptr("b")}); err != nil || w.ended(o).State != services.Succeeded {
+		if _, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{Name: ptr("b")}); err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		if !w.Upgradable(i) {
@@ -219,7 +219,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("another version: %q", got)
 		}
 		_, o, err := w.UpdateInstance(i.GUID, services.InstanceChange{Maintenance: ptr("1.1.0")})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		if i = must(w.Instance(i.GUID)); w.Upgradable(i) || i.Maintenance != "1.1.0" {
@@ -244,18 +244,18 @@ func TestStrays(t *testing.T) {
 		}
 		w.provided(services.NewInstance{Name: "other"})
 		_, o, err := w.CreateBroker(services.NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: w.space.GUID})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		far := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
 		shared, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "shared", Space: far.GUID, Plan: must(w.Instance(i.GUID)).Plan})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
-		must(w.Share(shared.GUID, []string{w.space.GUID}, somebody))
+		must(w.Share(shared.GUID, []string{w.space.GUID}, testActor))
 		gone := must(w.registry.PutOrg(app.Org{Name: "gone"}))
 		plan := must(w.Plans(services.PlanFilter{Names: []string{"large"}, BrokerNames: []string{"broker"}}))[0]
-		must(w.SetVisibility(plan.GUID, services.Visibility{Type: services.Organization, Orgs: []string{gone.GUID}}, somebody))
+		must(w.SetVisibility(plan.GUID, services.Visibility{Type: services.Organization, Orgs: []string{gone.GUID}}, testActor))
 		if err := errors.Join(w.registry.DeleteSpace(w.space.GUID), w.registry.DeleteOrg(gone.GUID)); err != nil {
 			t.Fatal(err)
 		}
@@ -286,10 +286,10 @@ func TestRouteBindings(t *testing.T) {
 		rates := w.provided(services.NewInstance{Name: "rates", RouteService: "https://rates.example"})
 		plain := w.provided(services.NewInstance{Name: "plain"})
 		w.broker.SetCatalog(strings.Replace(testCatalog, `"requires": [`, `"requires": ["route_forwarding", `, 1))
-		if _, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{Name: ptr("b")}); err != nil || w.ended(o).State != services.Succeeded {
+		if _, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{Name: ptr("b")}); err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
-		if _, o, err := w.CreateBinding(services.NewBinding{Type: services.RouteBinding, Instance: auth.GUID, Route: rt.GUID, By: somebody}); err != nil || o.GUID != "" {
+		if _, o, err := w.CreateBinding(services.NewBinding{Type: services.RouteBinding, Instance: auth.GUID, Route: rt.GUID, By: testActor}); err != nil || o.GUID != "" {
 			t.Fatal(o, err)
 		}
 		if d := cmp.Diff(map[string]services.RouteService{rt.GUID: {URL: "https://auth.example"}}, must(w.RouteServices())); d != "" {
@@ -307,13 +307,13 @@ func TestRouteBindings(t *testing.T) {
 			}
 		}
 		bs := must(w.Bindings(services.BindingFilter{Routes: []string{rt.GUID}, Types: []services.BindingType{services.RouteBinding}}))
-		if o, err := w.DeleteBinding(bs[0].GUID, somebody); err != nil || o.GUID != "" {
+		if o, err := w.DeleteBinding(bs[0].GUID, testActor); err != nil || o.GUID != "" {
 			t.Fatal(o, err)
 		}
 		i, _ := w.create("small", "db")
 		w.broker.On(servicestest.Bind, servicestest.Behaviour{Body: `{"route_service_url": "https://managed.example"}`})
-		_, o, err := w.CreateBinding(services.NewBinding{Type: services.RouteBinding, Instance: i.GUID, Route: rt.GUID, By: somebody})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		_, o, err := w.CreateBinding(services.NewBinding{Type: services.RouteBinding, Instance: i.GUID, Route: rt.GUID, By: testActor})
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		if d := cmp.Diff(map[string]services.RouteService{rt.GUID: {URL: "https://managed.example"}}, must(w.RouteServices())); d != "" {
@@ -357,12 +357,12 @@ func TestDeleteIn(t *testing.T) {
 		w.bind(i)
 		w.provided(services.NewInstance{Name: "other"})
 		for {
-			os := must(w.DeleteIn(w.space.GUID, somebody))
+			os := must(w.DeleteIn(w.space.GUID, testActor))
 			if len(os) == 0 {
 				break
 			}
 			for _, o := range os {
-				if o = w.ended(o); o.State != services.Succeeded {
+				if o = w.waitFor(o); o.State != services.Succeeded {
 					t.Fatalf("operation = %+v", o)
 				}
 			}
@@ -380,12 +380,12 @@ func TestPurge(t *testing.T) {
 		i, _ := w.create("small", "db")
 		w.bind(i)
 		before := len(w.broker.Requests(""))
-		if err := w.PurgeInstance(i.GUID, somebody); err != nil {
+		if err := w.PurgeInstance(i.GUID, testActor); err != nil {
 			t.Fatal(err)
 		}
 		i, _ = w.create("small", "db")
 		w.bind(i)
-		if err := w.PurgeOffering(w.planNamed("small").Offering, somebody); err != nil {
+		if err := w.PurgeOffering(w.planNamed("small").Offering, testActor); err != nil {
 			t.Fatal(err)
 		}
 		settled()
@@ -408,18 +408,18 @@ func TestPurgeOfTheBuiltin(t *testing.T) {
 		w.stop()
 		w.cfg.Builtin = &osb.Broker{URL: "http://dew.example", Username: "user", Password: "pass", Client: w.client}
 		w.run()
-		if err := w.Offer(w.t.Context()); err != nil {
+		if err := w.LoadBuiltinCatalog(w.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ps := must(w.Plans(services.PlanFilter{Names: []string{"small"}, BrokerNames: []string{services.BuiltinBroker}}))
 		if len(ps) != 1 {
 			t.Fatalf("plans = %+v", ps)
 		}
-		i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: ps[0].GUID, By: somebody})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: ps[0].GUID, By: testActor})
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
-		if err := w.PurgeInstance(i.GUID, somebody); err != nil {
+		if err := w.PurgeInstance(i.GUID, testActor); err != nil {
 			t.Fatal(err)
 		}
 		settled()
@@ -442,13 +442,13 @@ func TestShare(t *testing.T) {
 			"a user-provided": {other.GUID, space.GUID, "User-provided services cannot be shared."},
 			"to nowhere":      {i.GUID, "x", "Unable to share service instance db with spaces ['x']. Ensure the spaces exist and that you have access to them."},
 		} {
-			_, err := w.Share(tt.guid, []string{tt.space}, somebody)
+			_, err := w.Share(tt.guid, []string{tt.space}, testActor)
 			if got := detail(t, err); got != tt.want {
 				t.Errorf("%s: %q, want %q", name, got, tt.want)
 			}
 		}
-		must(w.Share(i.GUID, []string{space.GUID, space.GUID}, somebody))
-		_, err := w.Share(i.GUID, []string{space.GUID}, somebody)
+		must(w.Share(i.GUID, []string{space.GUID, space.GUID}, testActor))
+		_, err := w.Share(i.GUID, []string{space.GUID}, testActor)
 		if got := detail(t, err); got != "A service instance called db has already been shared with far." {
 			t.Errorf("again: %q", got)
 		}
@@ -460,7 +460,7 @@ func TestShare(t *testing.T) {
 		if got := detail(t, err); got != "Service instances that have been shared cannot be renamed" {
 			t.Errorf("rename: %q", got)
 		}
-		if _, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: guest.GUID}); err != nil || w.ended(o).State != services.Succeeded {
+		if _, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: guest.GUID}); err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		if d := cmp.Diff([]services.Usage{{Space: space.GUID, Apps: 1}}, must(w.SharedUsage(i.GUID))); d != "" {
@@ -469,7 +469,7 @@ func TestShare(t *testing.T) {
 		if found := must(w.InstanceIn(space.GUID, "db")); found.GUID != i.GUID {
 			t.Errorf("found %+v", found)
 		}
-		if err := w.Unshare(i.GUID, space.GUID, somebody); err != nil {
+		if err := w.Unshare(i.GUID, space.GUID, testActor); err != nil {
 			t.Fatal(err)
 		}
 		settled()
@@ -491,23 +491,23 @@ func TestVisibility(t *testing.T) {
 		}
 		ours, theirs := services.Viewer{Orgs: []string{w.org.GUID}}, services.Viewer{Orgs: []string{other.GUID}}
 		for _, name := range []string{"small", "large"} {
-			must(w.SetVisibility(w.planNamed(name).GUID, services.Visibility{Type: services.Admin}, somebody))
+			must(w.SetVisibility(w.planNamed(name).GUID, services.Visibility{Type: services.Admin}, testActor))
 		}
 		if seen(ours) || seen(theirs) || len(must(w.Plans(services.PlanFilter{}))) != 3 {
 			t.Error("a plan of administrators is seen by others")
 		}
-		must(w.AddVisibility(p.GUID, services.Visibility{Type: services.Organization, Orgs: []string{w.org.GUID}}, somebody))
+		must(w.AddVisibility(p.GUID, services.Visibility{Type: services.Organization, Orgs: []string{w.org.GUID}}, testActor))
 		if !seen(ours) || seen(theirs) {
 			t.Error("a plan of one org is seen by others, or not by it")
 		}
-		must(w.AddVisibility(p.GUID, services.Visibility{Type: services.Organization, Orgs: []string{other.GUID}}, somebody))
+		must(w.AddVisibility(p.GUID, services.Visibility{Type: services.Organization, Orgs: []string{other.GUID}}, testActor))
 		if !seen(ours) || !seen(theirs) {
 			t.Error("a plan of two orgs is not seen by both")
 		}
-		if err := w.RemoveVisibility(p.GUID, w.org.GUID, somebody); err != nil || seen(ours) {
+		if err := w.RemoveVisibility(p.GUID, w.org.GUID, testActor); err != nil || seen(ours) {
 			t.Errorf("a plan is seen by an org that lost it: %v", err)
 		}
-		_, err := w.SetVisibility(p.GUID, services.Visibility{Type: services.Organization, Orgs: []string{"x"}}, somebody)
+		_, err := w.SetVisibility(p.GUID, services.Visibility{Type: services.Organization, Orgs: []string{"x"}}, testActor)
 		if got := detail(t, err); got != "Could not find Organization with guid: x" {
 			t.Errorf("no org: %q", got)
 		}

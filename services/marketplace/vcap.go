@@ -10,12 +10,12 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Frozen returns the service data for an app that is staged now. It has the newest
+// AppServices returns the service data for an app that is staged now. It has the newest
 // usable binding of every service instance.
-func (m *bindings) Frozen(app string) (services.Frozen, error) {
+func (m *bindings) AppServices(app string) (services.AppServices, error) {
 	bs, err := m.bindings.By("app", app)
 	if err != nil {
-		return services.Frozen{}, fmt.Errorf("cannot list bindings of app %s: %w", app, err)
+		return services.AppServices{}, fmt.Errorf("cannot list bindings of app %s: %w", app, err)
 	}
 	slices.SortFunc(bs, oldestFirst)
 	newest := map[string]string{} // binding by instance
@@ -24,7 +24,7 @@ func (m *bindings) Frozen(app string) (services.Frozen, error) {
 			newest[bi.Instance] = bi.GUID
 		}
 	}
-	var f services.Frozen
+	var f services.AppServices
 	all := map[string][]vcapEntry{}
 	for _, bi := range bs {
 		if newest[bi.Instance] != bi.GUID {
@@ -35,7 +35,7 @@ func (m *bindings) Frozen(app string) (services.Frozen, error) {
 			continue // the service instance and the binding were just deleted
 		}
 		if err != nil {
-			return services.Frozen{}, err
+			return services.AppServices{}, err
 		}
 		all[e.Label] = append(all[e.Label], e)
 		f.Names = append(f.Names, e.InstanceName)
@@ -48,7 +48,7 @@ func (m *bindings) Frozen(app string) (services.Frozen, error) {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(all); err != nil {
-		return services.Frozen{}, fmt.Errorf("cannot encode VCAP_SERVICES of app %s: %w", app, err)
+		return services.AppServices{}, fmt.Errorf("cannot encode VCAP_SERVICES of app %s: %w", app, err)
 	}
 	f.JSON = services.ReadableJSON(bytes.TrimSpace(text.Bytes()))
 	return f, nil

@@ -12,16 +12,16 @@ import (
 )
 
 // VCAP_SERVICES has Cloud Foundry's keys in a fixed order.
-func TestFrozen(t *testing.T) {
+func TestAppServices(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		if got := must(w.Frozen(w.app.GUID)); got.JSON != "" || len(got.Names) > 0 {
+		if got := must(w.AppServices(w.app.GUID)); got.JSON != "" || len(got.Names) > 0 {
 			t.Errorf("nothing bound: %+v", got)
 		}
 		w.broker.On(servicestest.Bind, servicestest.Behaviour{Body: `{"credentials": {"uri": "redis://u:p&<>@h"}, "syslog_drain_url": "syslog://logs.example:514",
 			"volume_mounts": [{"container_dir": "/data", "mode": "rw", "device_type": "shared", "device": {"secret": 1}, "driver": "nfs"}]}`})
 		i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID, Tags: []string{"mine", "kv"}})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		bi, _ := w.bind(i)
@@ -35,8 +35,8 @@ func TestFrozen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := must(w.Frozen(w.app.GUID))
-		if again := must(w.Frozen(w.app.GUID)); again.JSON != f.JSON {
+		f := must(w.AppServices(w.app.GUID))
+		if again := must(w.AppServices(w.app.GUID)); again.JSON != f.JSON {
 			t.Error("the order changes")
 		}
 		if d := cmp.Diff([]string{"an empty one", "db", "other"}, f.Names); d != "" {
@@ -74,27 +74,27 @@ func TestReadable(t *testing.T) {
 }
 
 // Unusable bindings are left out, and only the newest of several bindings is included.
-func TestFrozenLeavesOut(t *testing.T) {
+func TestAppServicesLeavesOut(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		w.bind(i)
 		second, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, Multiple: true})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
-		if f := must(w.Frozen(w.app.GUID)); strings.Count(f.JSON, "binding_guid") != 1 {
+		if f := must(w.AppServices(w.app.GUID)); strings.Count(f.JSON, "binding_guid") != 1 {
 			t.Errorf("VCAP_SERVICES = %s", f.JSON)
 		}
-		w.broker.On(servicestest.Unbind, servicestest.Behaviour{Undone: true, Status: 400})
-		w.ended(must(w.DeleteBinding(second.GUID, somebody)))
-		if f := must(w.Frozen(w.app.GUID)); strings.Contains(f.JSON, second.GUID) {
+		w.broker.On(servicestest.Unbind, servicestest.Behaviour{NoEffect: true, Status: 400})
+		w.waitFor(must(w.DeleteBinding(second.GUID, testActor)))
+		if f := must(w.AppServices(w.app.GUID)); strings.Contains(f.JSON, second.GUID) {
 			t.Errorf("VCAP_SERVICES = %s", f.JSON)
 		}
 		broken, _ := w.create("small", "broken")
 		w.broker.On(servicestest.Bind, servicestest.Behaviour{Status: 500})
 		w.bind(broken)
-		if f := must(w.Frozen(w.app.GUID)); strings.Contains(f.JSON, "broken") {
+		if f := must(w.AppServices(w.app.GUID)); strings.Contains(f.JSON, "broken") {
 			t.Errorf("VCAP_SERVICES = %s", f.JSON)
 		}
 	})
@@ -119,7 +119,7 @@ func TestDrainsAndRouteServices(t *testing.T) {
 		if d := cmp.Diff(want, must(w.Drains())); d != "" {
 			t.Error(d)
 		}
-		o, err := w.DeleteInstance(i.GUID, somebody)
+		o, err := w.DeleteInstance(i.GUID, testActor)
 		if err != nil || o.GUID != "" || len(must(w.Drains())) > 0 {
 			t.Errorf("operation %+v, error %v, drains %v", o, err, must(w.Drains()))
 		}

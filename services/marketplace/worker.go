@@ -41,11 +41,11 @@ func pollAfter(n int, longest time.Duration) time.Duration {
 
 // runner drives one operation. Only its goroutine uses polls and fails.
 type runner struct {
-	record string        // guid
-	parent string        // guid of the instance whose delete may wait for the binding
-	kick   chan struct{} // capacity 1: poll now
-	polls  int           // polls since the last change
-	fails  int           // temporary failures of the request
+	record  string        // guid
+	parent  string        // guid of the instance whose delete may wait for the binding
+	pollNow chan struct{} // capacity 1: poll now
+	polls   int           // polls since the last change
+	fails   int           // temporary failures of the request
 }
 
 // worker runs operations: it sends requests to brokers, polls them, and deletes
@@ -63,9 +63,9 @@ func newWorker(b *base) *worker {
 	return &worker{base: b, wake: make(chan struct{}, 1), sweep: make(chan struct{}, 1), runners: map[string]*runner{}}
 }
 
-// Kick says that a broker may have news of an instance, its bindings, or one binding.
-// Run polls the broker at once.
-func (w *worker) Kick(guid string) {
+// PollNow says that a broker may have news of an instance, its bindings, or one
+// binding. Run polls the broker at once.
+func (w *worker) PollNow(guid string) {
 	if guid == "" {
 		return // operations of instances have no parent
 	}
@@ -73,7 +73,7 @@ func (w *worker) Kick(guid string) {
 	defer w.mu.Unlock()
 	for _, r := range w.runners {
 		if r.record == guid || r.parent == guid {
-			nudge(r.kick)
+			nudge(r.pollNow)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (w *worker) operationChanged(guid string) {
 	r := w.runners[guid]
 	w.mu.Unlock()
 	if r != nil && (err != nil || !op.Open) {
-		nudge(r.kick)
+		nudge(r.pollNow)
 	}
 	nudge(w.wake)
 }
@@ -138,7 +138,7 @@ func (w *worker) startAll(ctx context.Context, running map[string]bool, ended ch
 			continue
 		}
 		running[op.GUID] = true
-		r := &runner{record: op.Record, kick: make(chan struct{}, 1)}
+		r := &runner{record: op.Record, pollNow: make(chan struct{}, 1)}
 		if op.Bind != nil {
 			r.parent = op.Bind.Instance
 		}
@@ -146,7 +146,7 @@ func (w *worker) startAll(ctx context.Context, running map[string]bool, ended ch
 		w.runners[op.GUID] = r
 		w.mu.Unlock()
 		go func() {
-			w.drive(ctx, op.GUID, r)
+			w.runOperation(ctx, op.GUID, r)
 			w.mu.Lock()
 			delete(w.runners, op.GUID)
 			w.mu.Unlock()
@@ -156,18 +156,18 @@ func (w *worker) startAll(ctx context.Context, running map[string]bool, ended ch
 	return nil
 }
 
-// drive runs step after step until the operation is closed or ctx is cancelled.
-func (w *worker) drive(ctx context.Context, guid string, r *runner) {
+// runOperation runs step after step until the operation is closed or ctx is cancelled.
+func (w *worker) runOperation(ctx context.Context, guid string, r *runner) {
 	for ctx.Err() == nil {
 		op, err := get(w.operations, "operation", guid)
 		if errors.Is(err, services.ErrNotFound) || err == nil && !op.Open {
 			w.cfg.Logger.Info("service operation finished", "operation", guid, "kind", op.Kind, "action", op.Action, "record", op.Record, "state", op.State)
-			w.Kick(r.parent)
+			w.PollNow(r.parent)
 			return
 		}
 		wait := maxPoll
 		if err == nil {
-			wait, err = w.safely(ctx, op, r)
+			wait, err = w.stepSafely(ctx, op, r)
 		}
 		if err != nil && ctx.Err() == nil {
 			// An error of the store or a bug, not of a broker.
@@ -180,19 +180,19 @@ func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-r.kick:
+		case <-r.pollNow:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-// safely recovers a panic, so that a bug affects only its own operation.
-func (w *worker) safely(ctx context.Context, op operation, r *runner) (wait time.Duration, err error) {
+// stepSafely recovers a panic, so that a bug affects only its own operation.
+func (w *worker) stepSafely(ctx context.Context, op operation, r *runner) (wait time.Duration, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			w.cfg.Logger.Error("service operation panicked", "operation", op.GUID, "err", v, "stack", string(debug.Stack()))
-			err = errors.New("cannot continue the service operation: internal error of dewd")
+			err = errors.New("cannot continue the service operation: internal error")
 		}
 	}()
 	return w.step(ctx, op, r)
@@ -209,7 +209,7 @@ func (w *worker) step(ctx context.Context, op operation, r *runner) (time.Durati
 			w.cfg.Logger.Warn("stopped trying to delete the leftovers of a failed creation at the broker", "kind", op.Kind, "record", op.Record, "err", op.Description)
 		}
 		return 0, w.settle(op.GUID, func(tx records, op operation) error { return tx.expireOperation(op) })
-	case op.Kind == services.OfInstance && op.Action == services.Delete && !op.Orphan && !op.Asked:
+	case op.Kind == services.OfInstance && op.Action == services.Delete && !op.Orphan && !op.Requested:
 		if left, err := w.unbindAll(op); left || err != nil {
 			return pollAfter(r.next(), maxPoll), err
 		}

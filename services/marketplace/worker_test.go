@@ -43,7 +43,7 @@ func TestCreateInstance(t *testing.T) {
 		{name: "later", does: does{Async: 3}, want: "create succeeded: made", has: 1},
 		{name: "much later", does: does{Async: 50}, want: "create succeeded: made", has: 1},
 		{name: "later, and fails", does: does{Async: 2, Fails: true}, want: "create failed: no room", has: 1},
-		{name: "refuses", does: does{Undone: true, Status: 400, Body: `{"description": "not today"}`}, want: "create failed: Service broker error: not today"},
+		{name: "refuses", does: does{NoEffect: true, Status: 400, Body: `{"description": "not today"}`}, want: "create failed: Service broker error: not today"},
 		{name: "refuses and lies", does: does{Status: 400, Body: `{"description": "not today"}`}, want: "create failed: Service broker error: not today", has: 1},
 		{name: "breaks", does: does{Status: 500, Body: `{"description": "oops"}`}, want: "create failed: Service broker error: oops"},
 		{name: "breaks without a word", does: does{Status: 503, Body: "<html>"}, want: "create failed: The service broker returned an invalid response. Status Code: 503 Service Unavailable, Body: <html>"},
@@ -56,19 +56,19 @@ func TestCreateInstance(t *testing.T) {
 		{name: "accepted, endless word", does: does{Status: 202, Body: `{"operation": "` + strings.Repeat("x", 10_000+1) + `"}`}, want: "create failed: The service broker returned an invalid response: operation must have at most 10000 characters"},
 		{name: "endless", does: does{Body: strings.Repeat(" ", 4<<20+1)}, want: "create failed: The service broker returned an invalid response: the response has more than 4194304 bytes"},
 		{name: "another success", does: does{Status: 204, Body: "{}"}, want: "create failed: The service broker returned an invalid response. Status Code: 204 No Content, Body: {}"},
-		{name: "sends elsewhere", does: does{Undone: true, Status: 307, Body: "{}"}, want: "create failed: The service broker returned an invalid response. Status Code: 307 Temporary Redirect, Body: {}"},
+		{name: "sends elsewhere", does: does{NoEffect: true, Status: 307, Body: "{}"}, want: "create failed: The service broker returned an invalid response. Status Code: 307 Temporary Redirect, Body: {}"},
 		{name: "never answers", does: does{Hang: true}, want: "create failed: The request to the service broker timed out"},
 		{name: "breaks off", does: does{Drop: true}, want: "create failed: The connection to the service broker failed: unexpected EOF"},
-		{name: "conflict", does: does{Undone: true, Status: 409, Body: "{}"}, want: "create failed: Resource conflict"},
-		{name: "timed out", does: does{Undone: true, Status: 408, Body: "{}"}, want: "create failed: The request to the service broker timed out"},
-		{name: "async required", does: does{Undone: true, Status: 422, Body: `{"error": "AsyncRequired"}`}, want: "create failed: This service plan requires client support for asynchronous service operations."},
-		{name: "busy", does: does{Undone: true, Status: 422, Body: `{"error": "ConcurrencyError"}`}, want: "create failed: The service broker could not perform this operation in parallel with other running operations"},
-		{name: "maintenance", does: does{Undone: true, Status: 422, Body: `{"error": "MaintenanceInfoConflict"}`}, want: "create failed: The service broker did not provide a reason for this conflict, please ensure the catalog is up to date and you are providing a version supported by this service plan"},
-		{name: "wrong password", does: does{Undone: true, Status: 401}, want: "create failed: Authentication with the service broker failed. Double-check that the username and password are correct."},
-		{name: "says nothing of the progress for a while", does: does{Async: 1}, last: []does{{Times: 3, Undone: true, Status: 500}, {Times: 1, Hang: true, Undone: true}, {Times: 1, Undone: true, Body: "?"}, {Times: 1, Undone: true, Body: `{"state": "well"}`}, {Times: 1, Undone: true, Status: 404}, {}}, want: "create succeeded: made", has: 1},
+		{name: "conflict", does: does{NoEffect: true, Status: 409, Body: "{}"}, want: "create failed: Resource conflict"},
+		{name: "timed out", does: does{NoEffect: true, Status: 408, Body: "{}"}, want: "create failed: The request to the service broker timed out"},
+		{name: "async required", does: does{NoEffect: true, Status: 422, Body: `{"error": "AsyncRequired"}`}, want: "create failed: This service plan requires client support for asynchronous service operations."},
+		{name: "busy", does: does{NoEffect: true, Status: 422, Body: `{"error": "ConcurrencyError"}`}, want: "create failed: The service broker could not perform this operation in parallel with other running operations"},
+		{name: "maintenance", does: does{NoEffect: true, Status: 422, Body: `{"error": "MaintenanceInfoConflict"}`}, want: "create failed: The service broker did not provide a reason for this conflict, please ensure the catalog is up to date and you are providing a version supported by this service plan"},
+		{name: "wrong password", does: does{NoEffect: true, Status: 401}, want: "create failed: Authentication with the service broker failed. Double-check that the username and password are correct."},
+		{name: "says nothing of the progress for a while", does: does{Async: 1}, last: []does{{Times: 3, NoEffect: true, Status: 500}, {Times: 1, Hang: true, NoEffect: true}, {Times: 1, NoEffect: true, Body: "?"}, {Times: 1, NoEffect: true, Body: `{"state": "well"}`}, {Times: 1, NoEffect: true, Status: 404}, {}}, want: "create succeeded: made", has: 1},
 		{name: "never ready", does: does{Async: 1 << 30}, plan: "large", want: "create failed: Service Broker failed to provision within the required time."},
-		{name: "never heard of it", does: does{Async: 1}, last: []does{{Undone: true, Status: 410}}, want: "create failed: The service broker returned an invalid response. Status Code: 410 Gone, Body: {}"},
-		{name: "does not understand the question", does: does{Async: 1}, last: []does{{Undone: true, Status: 400, Body: `{"description": "what?"}`}}, want: "create failed: Service broker error: what?"},
+		{name: "never heard of it", does: does{Async: 1}, last: []does{{NoEffect: true, Status: 410}}, want: "create failed: The service broker returned an invalid response. Status Code: 410 Gone, Body: {}"},
+		{name: "does not understand the question", does: does{Async: 1}, last: []does{{NoEffect: true, Status: 400, Body: `{"description": "what?"}`}}, want: "create failed: Service broker error: what?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -101,7 +101,7 @@ func TestCreateInstance(t *testing.T) {
 }
 
 // While a broker works, users see its description.
-func TestProgressIsSeen(t *testing.T) {
+func TestProgressIsVisible(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 3})
@@ -139,7 +139,7 @@ func TestPolling(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 1 << 20})
 			w.broker.On(servicestest.Last, servicestest.Behaviour{
-				Undone: true, Body: `{"state": "in progress"}`, Header: map[string]string{"Retry-After": likes},
+				NoEffect: true, Body: `{"state": "in progress"}`, Header: map[string]string{"Retry-After": likes},
 			})
 			i, _, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID})
 			if err != nil {
@@ -147,7 +147,7 @@ func TestPolling(t *testing.T) {
 			}
 			synctest.Wait()
 			if kick {
-				w.Kick(i.GUID)
+				w.PollNow(i.GUID)
 				synctest.Wait()
 			}
 			time.Sleep(after)
@@ -186,11 +186,11 @@ func TestDeleteInstance(t *testing.T) {
 		{name: "gone already", does: []does{{Status: 410}}},
 		{name: "gone while asking", does: []does{{Async: 2}}, last: []does{{Status: 410}}},
 		{name: "later, and fails", does: []does{{Async: 2, Fails: true}}, want: "delete failed: no room"},
-		{name: "in trouble for a while", does: []does{{Times: 1, Undone: true, Status: 500}, {Times: 1, Undone: true, Hang: true}, {}}},
-		{name: "in trouble", does: []does{{Undone: true, Status: 500, Body: `{"description": "oops"}`}}, want: "delete failed: Service broker error: oops"},
-		{name: "refuses", does: []does{{Undone: true, Status: 400, Body: `{"description": "never"}`}}, want: "delete failed: Service broker error: never"},
-		{name: "garbage", does: []does{{Undone: true, Body: "<html>"}}, want: "delete failed: The service broker returned an invalid response: expected valid JSON object in body"},
-		{name: "created", does: []does{{Undone: true, Status: 201}}, want: "delete failed: The service broker returned an invalid response. Status Code: 201 Created, Body: {}"},
+		{name: "in trouble for a while", does: []does{{Times: 1, NoEffect: true, Status: 500}, {Times: 1, NoEffect: true, Hang: true}, {}}},
+		{name: "in trouble", does: []does{{NoEffect: true, Status: 500, Body: `{"description": "oops"}`}}, want: "delete failed: Service broker error: oops"},
+		{name: "refuses", does: []does{{NoEffect: true, Status: 400, Body: `{"description": "never"}`}}, want: "delete failed: Service broker error: never"},
+		{name: "garbage", does: []does{{NoEffect: true, Body: "<html>"}}, want: "delete failed: The service broker returned an invalid response: expected valid JSON object in body"},
+		{name: "created", does: []does{{NoEffect: true, Status: 201}}, want: "delete failed: The service broker returned an invalid response. Status Code: 201 Created, Body: {}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -198,7 +198,7 @@ func TestDeleteInstance(t *testing.T) {
 				w.bind(i)
 				w.broker.On(servicestest.Deprovision, tt.does...)
 				w.broker.On(servicestest.Last, tt.last...)
-				o := w.ended(must(w.DeleteInstance(i.GUID, somebody)))
+				o := w.waitFor(must(w.DeleteInstance(i.GUID, testActor)))
 				after, err := w.Instance(i.GUID)
 				if got := detail(t, err); tt.want == "" && (got != "not found" || o.State != services.Succeeded) {
 					t.Errorf("instance %+v, %q, operation %+v, want it gone", after, got, o)
@@ -213,7 +213,7 @@ func TestDeleteInstance(t *testing.T) {
 					t.Errorf("last operation = %q, want %q", got, tt.want)
 				}
 				w.broker.On(servicestest.Deprovision)
-				if o := w.ended(must(w.DeleteInstance(i.GUID, somebody))); o.State != services.Succeeded || len(w.broker.Instances()) > 0 {
+				if o := w.waitFor(must(w.DeleteInstance(i.GUID, testActor))); o.State != services.Succeeded || len(w.broker.Instances()) > 0 {
 					t.Errorf("repeated: operation = %+v, the broker has %v", o, w.broker.Instances())
 				}
 			})
@@ -235,12 +235,12 @@ func TestCreateBinding(t *testing.T) {
 		{name: "at once", want: "create succeeded: ", has: 1},
 		{name: "later", does: does{Async: 3}, want: "create succeeded: made", has: 1},
 		{name: "later, and fails", does: does{Async: 1, Fails: true}, want: "create failed: no room", has: 1},
-		{name: "later, hidden for a while", does: does{Async: 1}, fetch: []does{{Times: 2, Undone: true, Status: 500}, {}}, want: "create succeeded: ", has: 1},
-		{name: "later, hidden", does: does{Async: 1}, fetch: []does{{Undone: true, Status: 404}}, want: "create failed: The service broker returned an invalid response. Status Code: 404 Not Found, Body: {}"},
-		{name: "later, garbage", does: does{Async: 1}, fetch: []does{{Undone: true, Body: `{"credentials": []}`}}, want: "create failed: The service broker returned an invalid response: credentials must be a JSON object"},
+		{name: "later, hidden for a while", does: does{Async: 1}, fetch: []does{{Times: 2, NoEffect: true, Status: 500}, {}}, want: "create succeeded: ", has: 1},
+		{name: "later, hidden", does: does{Async: 1}, fetch: []does{{NoEffect: true, Status: 404}}, want: "create failed: The service broker returned an invalid response. Status Code: 404 Not Found, Body: {}"},
+		{name: "later, garbage", does: does{Async: 1}, fetch: []does{{NoEffect: true, Body: `{"credentials": []}`}}, want: "create failed: The service broker returned an invalid response: credentials must be a JSON object"},
 		{name: "breaks", does: does{Status: 500}, want: "create failed: The service broker returned an invalid response. Status Code: 500 Internal Server Error, Body: {\"credentials\": …"},
-		{name: "refuses", does: does{Undone: true, Status: 400, Body: `{"description": "no"}`}, want: "create failed: Service broker error: no"},
-		{name: "needs an app", does: does{Undone: true, Status: 422, Body: `{"error": "RequiresApp"}`}, want: "create failed: This service supports generation of credentials through binding an application only."},
+		{name: "refuses", does: does{NoEffect: true, Status: 400, Body: `{"description": "no"}`}, want: "create failed: Service broker error: no"},
+		{name: "needs an app", does: does{NoEffect: true, Status: 422, Body: `{"error": "RequiresApp"}`}, want: "create failed: This service supports generation of credentials through binding an application only."},
 		{name: "never answers", does: does{Hang: true}, want: "create failed: The request to the service broker timed out"},
 		{name: "credentials of another shape", does: does{Body: `{"credentials": "text"}`}, want: "create failed: The service broker returned an invalid response: credentials must be a JSON object"},
 		{name: "a drain that is none", does: does{Body: `{"credentials": {}, "syslog_drain_url": "file:///etc"}`}, want: "create failed: The service broker returned an invalid response: syslog_drain_url must be a URL with the scheme syslog, syslog-tls, https or https-batch"},
@@ -278,7 +278,7 @@ func TestAsynchronousBindingMustBeRetrievable(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.broker.SetCatalog(strings.ReplaceAll(testCatalog, `"bindings_retrievable": true`, `"bindings_retrievable": false`))
 		_, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{Name: ptr("broker2")})
-		if err != nil || w.ended(o).State != services.Succeeded {
+		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
 		i, _ := w.create("small", "db")
@@ -301,11 +301,11 @@ func TestDeleteBinding(t *testing.T) {
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		bi, _ := w.bind(i)
-		w.broker.On(servicestest.Unbind, servicestest.Behaviour{Undone: true, Status: http.StatusConflict, Body: `{"description": "in use"}`})
-		if o := w.ended(must(w.DeleteBinding(bi.GUID, somebody))); o.State != services.Failed || o.Failure.Detail != "unbind could not be completed: Service broker error: in use" {
+		w.broker.On(servicestest.Unbind, servicestest.Behaviour{NoEffect: true, Status: http.StatusConflict, Body: `{"description": "in use"}`})
+		if o := w.waitFor(must(w.DeleteBinding(bi.GUID, testActor))); o.State != services.Failed || o.Failure.Detail != "unbind could not be completed: Service broker error: in use" {
 			t.Errorf("operation = %+v %+v", o, o.Failure)
 		}
-		if o := w.ended(must(w.DeleteInstance(i.GUID, somebody))); o.State != services.Failed || o.Description != "Service broker error: in use" {
+		if o := w.waitFor(must(w.DeleteInstance(i.GUID, testActor))); o.State != services.Failed || o.Description != "Service broker error: in use" {
 			t.Errorf("operation = %+v", o)
 		}
 		if got := last(must(w.Instance(i.GUID)).Last); got != "delete failed: Service broker error: in use" {
@@ -313,7 +313,7 @@ func TestDeleteBinding(t *testing.T) {
 		}
 		w.broker.On(servicestest.Unbind, servicestest.Behaviour{Async: 2})
 		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 2})
-		if o := w.ended(must(w.DeleteInstance(i.GUID, somebody))); o.State != services.Succeeded {
+		if o := w.waitFor(must(w.DeleteInstance(i.GUID, testActor))); o.State != services.Succeeded {
 			t.Errorf("operation = %+v", o)
 		}
 		if got := fmt.Sprint(w.broker.Instances(), w.broker.Bindings()); got != "[] []" {
@@ -332,25 +332,25 @@ func TestDeleteDuringCreate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.DeleteInstance(i.GUID, somebody)
+		_, err = w.DeleteInstance(i.GUID, testActor)
 		if got := detail(t, err); got != "An operation for service instance db is in progress." {
 			t.Errorf("before the broker has it: %q", got)
 		}
 		w.run()
 		synctest.Wait()
 		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 1})
-		deleted, err := w.DeleteInstance(i.GUID, somebody)
+		deleted, err := w.DeleteInstance(i.GUID, testActor)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o := w.ended(created); o.State != services.Failed || o.Failure.Detail != "provision could not be completed: delete in progress" {
+		if o := w.waitFor(created); o.State != services.Failed || o.Failure.Detail != "provision could not be completed: delete in progress" {
 			t.Errorf("create = %+v", o)
 		}
-		_, err = w.DeleteInstance(i.GUID, somebody)
+		_, err = w.DeleteInstance(i.GUID, testActor)
 		if got := detail(t, err); got != "An operation for service instance db is in progress." {
 			t.Errorf("again: %q", got)
 		}
-		if o := w.ended(deleted); o.State != services.Succeeded || len(w.broker.Instances()) > 0 {
+		if o := w.waitFor(deleted); o.State != services.Succeeded || len(w.broker.Instances()) > 0 {
 			t.Errorf("delete = %+v, the broker has %v", o, w.broker.Instances())
 		}
 	})
@@ -362,14 +362,14 @@ func TestOrphans(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Status: 500})
-		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Times: 20, Undone: true, Status: 500}, servicestest.Behaviour{Times: 2, Async: 1, Fails: true}, servicestest.Behaviour{Times: 1, Status: 400, Undone: true}, servicestest.Behaviour{})
+		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Times: 20, NoEffect: true, Status: 500}, servicestest.Behaviour{Times: 2, Async: 1, Fails: true}, servicestest.Behaviour{Times: 1, Status: 400, NoEffect: true}, servicestest.Behaviour{})
 		w.create("small", "db")
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		if got := w.broker.Instances(); len(got) > 0 {
 			t.Errorf("the broker has %v", got)
 		}
-		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Undone: true, Status: 500})
+		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{NoEffect: true, Status: 500})
 		w.create("small", "other")
 		time.Sleep(8 * 24 * time.Hour)
 		synctest.Wait()
@@ -380,7 +380,7 @@ func TestOrphans(t *testing.T) {
 }
 
 // The name of a failed instance or binding can be used again.
-func TestCreateAnew(t *testing.T) {
+func TestCreateAgain(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1, Async: 1, Fails: true}, servicestest.Behaviour{})

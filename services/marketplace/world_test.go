@@ -36,7 +36,7 @@ const testCatalog = `{"services": [
  {"id": "o2", "name": "plain", "description": "Plain", "bindable": false, "plans": [{"id": "p3", "name": "only", "description": "The only one"}]}
 ]}`
 
-var somebody = app.Actor{GUID: "user-1", Type: "user", Name: "somebody"}
+var testActor = app.Actor{GUID: "user-1", Type: "user", Name: "somebody"}
 
 // world is a Marketplace with a broker, an org, a space and an app.
 type world struct {
@@ -62,7 +62,7 @@ func inWorld(t *testing.T, fn func(w *world)) {
 			t.Fatal(err)
 		}
 		w := open(t, path, servicestest.New(testCatalog), nil)
-		w.remember()
+		w.saveState()
 		w.run()
 		fn(w)
 	})
@@ -132,8 +132,8 @@ func (w *world) populate() {
 	w.app = must(w.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}))
 }
 
-// remember loads the records that populate created.
-func (w *world) remember() {
+// saveState loads the records that populate created.
+func (w *world) saveState() {
 	w.org, w.space, w.app = must(w.registry.Orgs())[0], must(w.registry.Spaces())[0], must(w.registry.Apps())[0]
 	w.sb = must(w.Brokers(services.BrokerFilter{}))[0]
 }
@@ -141,21 +141,21 @@ func (w *world) remember() {
 // register registers the broker and makes its plans public.
 func (w *world) register(name string) {
 	w.t.Helper()
-	sb, o, err := w.CreateBroker(services.NewBroker{Name: name, URL: "http://" + name + ".example", Username: "user", Password: "pass", By: somebody})
+	sb, o, err := w.CreateBroker(services.NewBroker{Name: name, URL: "http://" + name + ".example", Username: "user", Password: "pass", By: testActor})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.sb = sb
-	if o = w.ended(o); o.State != services.Succeeded {
+	if o = w.waitFor(o); o.State != services.Succeeded {
 		w.t.Fatalf("operation = %+v", o)
 	}
 	for _, p := range must(w.Plans(services.PlanFilter{Brokers: []string{sb.GUID}})) {
-		must(w.SetVisibility(p.GUID, services.Visibility{Type: services.Public}, somebody))
+		must(w.SetVisibility(p.GUID, services.Visibility{Type: services.Public}, testActor))
 	}
 }
 
-// ended waits for an operation, longer than any operation can take.
-func (w *world) ended(o services.Operation) services.Operation {
+// waitFor waits for an operation, longer than any operation can take.
+func (w *world) waitFor(o services.Operation) services.Operation {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*24*time.Hour)
 	defer cancel()
@@ -174,29 +174,29 @@ func (w *world) planNamed(name string) services.Plan {
 // create creates an instance of a plan and waits for it.
 func (w *world) create(plan, name string) (services.Instance, services.Operation) {
 	w.t.Helper()
-	i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: name, Space: w.space.GUID, Plan: w.planNamed(plan).GUID, By: somebody})
+	i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: name, Space: w.space.GUID, Plan: w.planNamed(plan).GUID, By: testActor})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o = w.ended(o)
+	o = w.waitFor(o)
 	return must(w.Instance(i.GUID)), o
 }
 
 // bind binds the app to an instance and waits for it.
 func (w *world) bind(i services.Instance) (services.Binding, services.Operation) {
 	w.t.Helper()
-	bi, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, By: somebody})
+	bi, o, err := w.CreateBinding(services.NewBinding{Type: services.AppBinding, Instance: i.GUID, App: w.app.GUID, By: testActor})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o = w.ended(o)
+	o = w.waitFor(o)
 	return must(w.Binding(bi.GUID)), o
 }
 
 // provided creates a user-provided instance.
 func (w *world) provided(n services.NewInstance) services.Instance {
 	w.t.Helper()
-	n.Type, n.Space, n.By = services.UserProvided, w.space.GUID, somebody
+	n.Type, n.Space, n.By = services.UserProvided, w.space.GUID, testActor
 	i, o, err := w.CreateInstance(n)
 	if err != nil || o.GUID != "" {
 		w.t.Fatalf("operation %q, error %v", o.GUID, err)

@@ -27,7 +27,7 @@ import (
 const (
 	brokerVersion        = "2.17"
 	brokerTimeout        = time.Minute
-	maxAnswer            = 4 << 20 // bytes, for all responses except the catalog
+	maxResponse          = 4 << 20 // bytes, for all responses except the catalog
 	maxCatalog           = 32 << 20
 	maxBrokerOperationID = 10_000 // bytes
 	maxRetryAfter        = 24 * time.Hour
@@ -67,7 +67,7 @@ type brokerRequest struct {
 	query        url.Values
 	body         any // nil: none
 	by           app.Actor
-	limit        int64 // of the response; 0: maxAnswer
+	limit        int64 // of the response; 0: maxResponse
 }
 
 // send sends a request and reads the response. Its error distinguishes a request that
@@ -87,16 +87,16 @@ func (h *Broker) send(ctx context.Context, q brokerRequest) (response, error) {
 	defer done()
 	res, err := client.Do(req)
 	if err != nil {
-		return response{}, noAnswer(ctx, err)
+		return response{}, connectionError(ctx, err)
 	}
 	defer res.Body.Close()
 	limit := q.limit
 	if limit == 0 {
-		limit = maxAnswer
+		limit = maxResponse
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
-		return response{}, noAnswer(ctx, err)
+		return response{}, connectionError(ctx, err)
 	}
 	r := response{status: res.StatusCode, text: res.Status, header: res.Header, body: body}
 	if int64(len(body)) > limit {
@@ -168,8 +168,8 @@ func (h *Broker) request(ctx context.Context, q brokerRequest) (*http.Request, e
 	return req, nil
 }
 
-// noAnswer returns the error for a request without a response.
-func noAnswer(ctx context.Context, err error) error {
+// connectionError returns the error for a request without a response.
+func connectionError(ctx context.Context, err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
 	var refused *egress.Refused
@@ -232,13 +232,13 @@ func article(kind string) string {
 
 // failure returns the error for a response that is not a success.
 func (r response) failure() error {
-	var said struct {
+	var errorBody struct {
 		Error       any `json:"error"`
 		Description any `json:"description"`
 	}
-	_ = json.Unmarshal(r.body, &said) // the status is enough if the body is malformed
-	code, _ := said.Error.(string)
-	description, _ := said.Description.(string)
+	_ = json.Unmarshal(r.body, &errorBody) // the status is enough if the body is malformed
+	code, _ := errorBody.Error.(string)
+	description, _ := errorBody.Description.(string)
 	e := &services.BrokerError{Status: r.status, Code: code, Orphan: mayLeaveOrphan(r.status)}
 	switch {
 	case r.status == http.StatusUnauthorized:

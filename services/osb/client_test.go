@@ -157,7 +157,7 @@ func (slowContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Mi
 // before the context does.
 func TestTimeoutOfTheConnection(t *testing.T) {
 	t.Parallel()
-	err := noAnswer(slowContext{t.Context()}, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
+	err := connectionError(slowContext{t.Context()}, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
 	var be *services.BrokerError
 	if !errors.As(err, &be) || !be.Orphan || be.Description != "The request to the service broker timed out" {
 		t.Errorf("error = %#v", err)
@@ -231,7 +231,7 @@ func FuzzAnswers(f *testing.F) {
 		if err == nil && p.State != services.Succeeded && p.State != services.InProgress {
 			t.Errorf("progress = %+v", p)
 		}
-		if bound, err := d.bound(r); err == nil && !isObject(bound.Credentials) {
+		if bound, err := d.bindingData(r); err == nil && !isObject(bound.Credentials) {
 			t.Errorf("bound = %+v", bound)
 		}
 	})

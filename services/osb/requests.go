@@ -119,11 +119,11 @@ func (h *Broker) Instance(ctx context.Context, r services.InstanceRequest) (serv
 		q.method, q.query = http.MethodDelete, ids(r.Offering, r.Plan)
 		q.query.Set("accepts_incomplete", "true")
 	}
-	answer, err := h.send(ctx, q)
+	resp, err := h.send(ctx, q)
 	if err != nil {
 		return services.Progress{}, err
 	}
-	p, _, err := answer.done(r.Action)
+	p, _, err := resp.done(r.Action)
 	return p, err
 }
 
@@ -145,16 +145,16 @@ func (h *Broker) Binding(ctx context.Context, r services.BindingRequest) (servic
 		body.Context.InstanceName = ""
 		q.body = body
 	}
-	answer, err := h.send(ctx, q)
+	resp, err := h.send(ctx, q)
 	if err != nil {
 		return services.Progress{}, err
 	}
-	p, d, err := answer.done(r.Action)
+	p, d, err := resp.done(r.Action)
 	if err != nil || p.State != services.Succeeded || r.Action == services.Delete {
 		return p, err
 	}
-	bound, err := d.bound(answer)
-	p.Binding = &bound
+	bindingData, err := d.bindingData(resp)
+	p.Binding = &bindingData
 	return p, err
 }
 
@@ -195,8 +195,8 @@ func dashboard(s string) string {
 	return s
 }
 
-// bound returns the data of a binding from a response.
-func (d wireDone) bound(r response) (services.BindingData, error) {
+// bindingData returns the data of a binding from a response.
+func (d wireDone) bindingData(r response) (services.BindingData, error) {
 	b := services.BindingData{Credentials: d.Credentials, VolumeMounts: d.VolumeMounts, Parameters: d.Parameters}
 	if d.SyslogDrainURL != nil {
 		b.SyslogDrain = *d.SyslogDrainURL
@@ -243,30 +243,30 @@ func (h *Broker) LastOperation(ctx context.Context, r services.LastOperationRequ
 	if r.Operation != "" {
 		q.query.Set("operation", r.Operation)
 	}
-	answer, err := h.send(ctx, q)
+	resp, err := h.send(ctx, q)
 	if err != nil {
 		return services.Progress{}, err
 	}
-	if answer.status == http.StatusGone && r.Action == services.Delete {
+	if resp.status == http.StatusGone && r.Action == services.Delete {
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
 	}
-	if answer.status != http.StatusOK {
-		return services.Progress{}, answer.failure()
+	if resp.status != http.StatusOK {
+		return services.Progress{}, resp.failure()
 	}
-	var said struct {
+	var body struct {
 		State       services.State `json:"state"`
 		Description *string        `json:"description"`
 	}
-	if err := answer.object(&said); err != nil {
+	if err := resp.object(&body); err != nil {
 		return services.Progress{}, err
 	}
-	p := services.Progress{State: said.State, RetryAfter: answer.retryAfter()}
-	if said.Description != nil {
-		p.Description = *said.Description
+	p := services.Progress{State: body.State, RetryAfter: resp.retryAfter()}
+	if body.Description != nil {
+		p.Description = *body.Description
 	}
 	if !slices.Contains([]services.State{services.InProgress, services.Succeeded, services.Failed}, p.State) {
 		return p, &services.BrokerError{
-			Status:      answer.status,
+			Status:      resp.status,
 			Description: fmt.Sprintf("The service broker returned an invalid response: expected state was one of 'succeeded', 'failed', 'in progress', not '%s'", quote([]byte(p.State))),
 		}
 	}
@@ -275,39 +275,39 @@ func (h *Broker) LastOperation(ctx context.Context, r services.LastOperationRequ
 
 // FetchBinding returns a binding whose creation was asynchronous.
 func (h *Broker) FetchBinding(ctx context.Context, r services.BindingRequest) (services.BindingData, error) {
-	answer, err := h.send(ctx, brokerRequest{
+	resp, err := h.send(ctx, brokerRequest{
 		method: http.MethodGet, path: bindingPath(r.Instance, r.Binding), query: ids(r.Offering, r.Plan), by: r.By,
 	})
 	if err != nil {
 		return services.BindingData{}, err
 	}
 	var d wireDone
-	if answer.status != http.StatusOK {
-		return services.BindingData{}, answer.failure()
+	if resp.status != http.StatusOK {
+		return services.BindingData{}, resp.failure()
 	}
-	if err := answer.object(&d); err != nil {
+	if err := resp.object(&d); err != nil {
 		return services.BindingData{}, err
 	}
-	return d.bound(answer)
+	return d.bindingData(resp)
 }
 
 // FetchInstance returns the broker's data of an instance.
 func (h *Broker) FetchInstance(ctx context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
-	answer, err := h.send(ctx, brokerRequest{
+	resp, err := h.send(ctx, brokerRequest{
 		method: http.MethodGet, path: instancePath(r.Instance), query: ids(r.Offering, r.Plan), by: r.By,
 	})
 	if err != nil {
 		return services.FetchedInstance{}, err
 	}
 	var d wireDone
-	if answer.status != http.StatusOK {
-		return services.FetchedInstance{}, answer.failure()
+	if resp.status != http.StatusOK {
+		return services.FetchedInstance{}, resp.failure()
 	}
-	if err := answer.object(&d); err != nil {
+	if err := resp.object(&d); err != nil {
 		return services.FetchedInstance{}, err
 	}
 	if !isObject(d.Parameters) {
-		return services.FetchedInstance{}, &services.BrokerError{Status: answer.status, Description: "The service broker returned an invalid response: parameters must be a JSON object"}
+		return services.FetchedInstance{}, &services.BrokerError{Status: resp.status, Description: "The service broker returned an invalid response: parameters must be a JSON object"}
 	}
 	t := services.FetchedInstance{Parameters: d.Parameters}
 	if d.DashboardURL != nil {
@@ -318,14 +318,14 @@ func (h *Broker) FetchInstance(ctx context.Context, r services.InstanceRequest) 
 
 // Catalog returns the broker's catalog.
 func (h *Broker) Catalog(ctx context.Context) ([]services.CatalogOffering, error) {
-	answer, err := h.send(ctx, brokerRequest{method: http.MethodGet, path: "/v2/catalog", limit: maxCatalog})
+	resp, err := h.send(ctx, brokerRequest{method: http.MethodGet, path: "/v2/catalog", limit: maxCatalog})
 	if err != nil {
 		return nil, err
 	}
-	if answer.status != http.StatusOK {
-		return nil, answer.failure()
+	if resp.status != http.StatusOK {
+		return nil, resp.failure()
 	}
-	return parseCatalog(answer)
+	return parseCatalog(resp)
 }
 
 // seconds limits the polling time that a broker can request for an operation.

@@ -30,15 +30,15 @@ const (
 // Behaviour is how the broker handles a kind of request. With the zero value it handles
 // the request correctly.
 type Behaviour struct {
-	Times  int  // how often, before the next Behaviour is used; 0: always
-	Async  int  // responds 202, and stays in progress for this number of polls
-	Fails  bool // reports a failure afterwards
-	Undone bool // does not change anything, whatever it responds
-	Status int  // the status of the response (0: the correct one)
-	Body   string
-	Header map[string]string
-	Hang   bool // never responds
-	Drop   bool // closes the connection without a response
+	Times    int  // how often, before the next Behaviour is used; 0: always
+	Async    int  // responds 202, and stays in progress for this number of polls
+	Fails    bool // reports a failure afterwards
+	NoEffect bool // does not change anything, whatever it responds
+	Status   int  // the status of the response (0: the correct one)
+	Body     string
+	Header   map[string]string
+	Hang     bool // never responds
+	Drop     bool // closes the connection without a response
 }
 
 // Request is a request that the broker received.
@@ -60,21 +60,21 @@ type Broker struct {
 	does      map[string][]Behaviour // by kind
 	instances map[string]bool        // guids of existing instances
 	bindings  map[string]string      // credentials by guid
-	later     map[string]*inProgress // by path of the resource
+	pending   map[string]*inProgress // by path of the resource
 	requests  []Request
 }
 
 type inProgress struct {
-	looks int
-	fails bool
-	gone  bool // a delete
+	polls   int
+	fails   bool
+	deletes bool // a delete
 }
 
 // New returns a broker with this catalog (JSON).
 func New(catalog string) *Broker {
 	return &Broker{
 		Username: "user", Password: "pass", catalog: catalog,
-		does: map[string][]Behaviour{}, instances: map[string]bool{}, bindings: map[string]string{}, later: map[string]*inProgress{},
+		does: map[string][]Behaviour{}, instances: map[string]bool{}, bindings: map[string]string{}, pending: map[string]*inProgress{},
 	}
 }
 
@@ -166,7 +166,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	status, answer, does := b.take(kind, r, body)
+	status, answer, does := b.handle(kind, r, body)
 	switch {
 	case does.Hang:
 		<-r.Context().Done()
@@ -206,8 +206,8 @@ func kindOf(r *http.Request) (string, bool) {
 	return kind, ok
 }
 
-// take records a request, handles it and returns the response.
-func (b *Broker) take(kind string, r *http.Request, body []byte) (int, string, Behaviour) {
+// handle records a request, handles it and returns the response.
+func (b *Broker) handle(kind string, r *http.Request, body []byte) (int, string, Behaviour) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.requests = append(b.requests, Request{
@@ -215,8 +215,8 @@ func (b *Broker) take(kind string, r *http.Request, body []byte) (int, string, B
 	})
 	does := b.next(kind)
 	status, answer := http.StatusOK, "{}"
-	if !does.Undone {
-		status, answer = b.do(kind, r.URL.Path, does)
+	if !does.NoEffect {
+		status, answer = b.apply(kind, r.URL.Path, does)
 	}
 	if does.Status != 0 {
 		status = does.Status
@@ -242,14 +242,14 @@ func (b *Broker) next(kind string) Behaviour {
 	return first
 }
 
-// do handles the request. Repeating a request has no further effect.
-func (b *Broker) do(kind, path string, does Behaviour) (int, string) {
+// apply handles the request. Repeating a request has no further effect.
+func (b *Broker) apply(kind, path string, does Behaviour) (int, string) {
 	guid := path[strings.LastIndex(path, "/")+1:]
 	switch kind {
 	case Catalog:
 		return http.StatusOK, b.catalog
 	case Last:
-		return b.look(strings.TrimSuffix(path, "/last_operation"))
+		return b.poll(strings.TrimSuffix(path, "/last_operation"))
 	case Fetch:
 		return b.fetch(path, guid)
 	case Deprovision, Unbind:
@@ -266,52 +266,52 @@ func (b *Broker) do(kind, path string, does Behaviour) (int, string) {
 	} else {
 		b.instances[guid] = true
 	}
-	if running := b.later[path]; running != nil && !running.gone {
+	if running := b.pending[path]; running != nil && !running.deletes {
 		return http.StatusAccepted, `{"operation": "` + kind + `"}`
 	}
 	if does.Async > 0 && status == http.StatusCreated || does.Async > 0 && kind == Update {
-		b.later[path] = &inProgress{looks: does.Async, fails: does.Fails}
+		b.pending[path] = &inProgress{polls: does.Async, fails: does.Fails}
 		return http.StatusAccepted, `{"operation": "` + kind + `"}`
 	}
 	return status, answer
 }
 
 func (b *Broker) remove(path, guid string, does Behaviour) (int, string) {
-	if running := b.later[path]; running != nil && running.gone {
+	if running := b.pending[path]; running != nil && running.deletes {
 		return http.StatusAccepted, `{"operation": "delete"}`
 	}
 	if !b.instances[guid] && b.bindings[guid] == "" {
 		return http.StatusGone, "{}"
 	}
 	if does.Async > 0 {
-		b.later[path] = &inProgress{looks: does.Async, fails: does.Fails, gone: true}
+		b.pending[path] = &inProgress{polls: does.Async, fails: does.Fails, deletes: true}
 		return http.StatusAccepted, `{"operation": "delete"}`
 	}
 	delete(b.instances, guid)
 	delete(b.bindings, guid)
-	delete(b.later, path)
+	delete(b.pending, path)
 	return http.StatusOK, "{}"
 }
 
-// look returns the response to a poll.
-func (b *Broker) look(path string) (int, string) {
+// poll returns the response to a poll.
+func (b *Broker) poll(path string) (int, string) {
 	guid := path[strings.LastIndex(path, "/")+1:]
-	running := b.later[path]
+	running := b.pending[path]
 	if running == nil {
 		if b.instances[guid] || b.bindings[guid] != "" {
 			return http.StatusOK, `{"state": "succeeded"}`
 		}
 		return http.StatusGone, "{}"
 	}
-	if running.looks > 0 {
-		running.looks--
-		return http.StatusOK, fmt.Sprintf(`{"state": "in progress", "description": "%d to go"}`, running.looks)
+	if running.polls > 0 {
+		running.polls--
+		return http.StatusOK, fmt.Sprintf(`{"state": "in progress", "description": "%d to go"}`, running.polls)
 	}
-	delete(b.later, path)
+	delete(b.pending, path)
 	if running.fails {
 		return http.StatusOK, `{"state": "failed", "description": "no room"}`
 	}
-	if running.gone {
+	if running.deletes {
 		delete(b.instances, guid)
 		delete(b.bindings, guid)
 	}
@@ -319,7 +319,7 @@ func (b *Broker) look(path string) (int, string) {
 }
 
 func (b *Broker) fetch(path, guid string) (int, string) {
-	if b.later[path] != nil {
+	if b.pending[path] != nil {
 		return http.StatusNotFound, `{"description": "not yet"}`
 	}
 	if c := b.bindings[guid]; c != "" {

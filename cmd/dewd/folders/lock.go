@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// lockPatience limits the wait for the lock of a dewd that no longer runs. SIGKILL
+	// lockTimeout limits the wait for the lock of a dewd that no longer runs. SIGKILL
 	// does not release a lock at once: a thread that waits for the disk first finishes
 	// its write. A child holds the lock until it has called exec.
-	lockPatience = 10 * time.Second
+	lockTimeout = 10 * time.Second
 	// lockInterval is the time between two attempts.
 	lockInterval = 50 * time.Millisecond
-	// lockLooks is how often in a row the holder must be seen running before the lock
+	// lockChecks is how often in a row the holder must be seen running before the lock
 	// is refused. The kernel shows a process that is being killed as running for a
 	// moment: after it received the signal, before it starts to exit.
-	lockLooks = 3
+	lockChecks = 3
 )
 
 // errHeld says that another daemon holds a folder.
-var errHeld = errors.New("has it")
+var errHeld = errors.New("already uses it")
 
 // lockFile locks a file and writes the PID into it. The kernel releases the lock when
 // the process exits, for any reason. lockFile waits for a holder that is exiting, and
@@ -42,7 +42,7 @@ func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, err
 	}
 	err = waitLock(ctx, f, log)
 	if err == nil && !isAt(path, f) {
-		err = fmt.Errorf("the holder of %s removed it: %w", path, os.ErrNotExist) // a lock on a removed file has no effect
+		err = fmt.Errorf("the lock file %s was removed by the dewd that held it: %w", path, os.ErrNotExist) // a lock on a removed file has no effect
 	}
 	if err == nil {
 		err = f.Truncate(0)
@@ -75,17 +75,17 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 			return err
 		}
 		pid := readPID(io.NewSectionReader(f, 0, 20))
-		if Runs(pid, f) {
+		if IsRunning(pid, f) {
 			running++
 		} else {
 			running = 0
 		}
-		if running == lockLooks || time.Since(began) > lockPatience {
+		if running == lockChecks || time.Since(began) > lockTimeout {
 			return fmt.Errorf("dewd with pid %s %w", pid, errHeld)
 		}
 		if running == 0 && !waiting {
 			waiting = true
-			log.Info("waiting for the lock of a dewd that is exiting", "file", f.Name(), "pid", pid, "limit", lockPatience)
+			log.Info("waiting for the lock of a dewd that is exiting", "file", f.Name(), "pid", pid, "limit", lockTimeout)
 		}
 		select {
 		case <-time.After(lockInterval):
@@ -95,9 +95,9 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 	}
 }
 
-// Runs reports whether the process has the file open and is not being killed. The PID
-// alone is not enough, because another process can have got it since.
-func Runs(pid string, f *os.File) bool {
+// IsRunning reports whether the process has the file open and is not being killed.
+// The PID alone is not enough, because another process can have got it since.
+func IsRunning(pid string, f *os.File) bool {
 	proc := filepath.Join("/proc", pid)
 	mine, err := f.Stat()
 	if err != nil || exiting(filepath.Join(proc, "status")) {

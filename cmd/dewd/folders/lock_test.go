@@ -118,13 +118,13 @@ func TestLockWaitEnds(t *testing.T) {
 }
 
 // Only a process that has the file open and is not being killed holds a lock.
-func TestRuns(t *testing.T) {
+func TestIsRunning(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if !Runs(strconv.Itoa(os.Getpid()), f) {
+	if !IsRunning(strconv.Itoa(os.Getpid()), f) {
 		t.Error("this process has the file, and is said not to run")
 	}
 	stranger := exec.Command("cat") // another process that got the PID of a former dewd
@@ -136,7 +136,7 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(stranger.Process.Pid)
-	if Runs(pid, f) {
+	if IsRunning(pid, f) {
 		t.Error("a process without the file is said to hold it")
 	}
 	// A zombie is a process that has exited and was not waited for.
@@ -159,7 +159,7 @@ func TestRuns(t *testing.T) {
 	if err := errors.Join(stranger.Wait(), zombie.Wait()); err != nil {
 		t.Error(err)
 	}
-	if Runs("unknown", f) || Runs(pid, f) {
+	if IsRunning("unknown", f) || IsRunning(pid, f) {
 		t.Error("a process that is gone is said to run")
 	}
 }

@@ -46,22 +46,22 @@ func Hold(ctx context.Context, root, run string, log *slog.Logger) (*Holder, err
 	// Only root needs access to the state; the sockets are for users.
 	h := &Holder{root: root, run: run}
 	var err error
-	if h.lock, err = h.take(ctx, root, 0o700, RootLock, log); err != nil {
+	if h.lock, err = h.lockFolder(ctx, root, 0o700, RootLock, log); err != nil {
 		err = errors.Join(err, h.Release())
 		if errors.Is(err, errHeld) {
-			return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
+			return nil, fmt.Errorf("cannot use root %s: %w (stop that dewd, or choose other folders with --root and --run)", root, err)
 		}
-		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
+		return nil, fmt.Errorf("cannot use root: %w (choose another folder with --root)", err)
 	}
-	if h.pids, err = h.take(ctx, run, 0o755, pidFile, log); err != nil {
-		return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, errors.Join(err, h.Release()))
+	if h.pids, err = h.lockFolder(ctx, run, 0o755, pidFile, log); err != nil {
+		return nil, fmt.Errorf("cannot use run folder %s: %w (choose another folder with --run)", run, errors.Join(err, h.Release()))
 	}
 	return h, nil
 }
 
-// take creates a folder, if it does not exist, and locks a file in it. A daemon that is
-// stopping can remove either at this moment.
-func (h *Holder) take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
+// lockFolder creates a folder, if it does not exist, and locks a file in it. A daemon
+// that is stopping can remove either at this moment.
+func (h *Holder) lockFolder(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := h.mkdir(dir, mode); err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ func IsServed(socket string) (bool, error) {
 	// in another network namespace.
 	b, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
-		return false, fmt.Errorf("cannot read sockets: %w", err)
+		return false, fmt.Errorf("cannot list the listening sockets: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		if strings.HasSuffix(strings.TrimRight(line, "\n"), " "+socket) {
@@ -178,11 +178,11 @@ func (h *Holder) CellID() (string, error) {
 		return id, WriteDurably(path, strings.NewReader(id+"\n"), 0o644)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read cell id: %w", err)
+		return "", fmt.Errorf("cannot read the cell ID: %w", err)
 	}
 	id, err := uuid.Parse(strings.TrimSpace(string(b)))
 	if err != nil {
-		return "", fmt.Errorf("cannot read cell id in %s: %w (remove the file: the cell gets a new id)", path, err)
+		return "", fmt.Errorf("cannot read the cell ID in %s: %w (remove the file: dewd creates a new ID)", path, err)
 	}
 	return id.String(), nil
 }
@@ -192,7 +192,7 @@ func (h *Holder) CellID() (string, error) {
 func (h *Holder) PlaceProgram(name, from string) (string, error) {
 	src, err := os.Open(from)
 	if err != nil {
-		return "", fmt.Errorf("cannot find %s: %w (make build puts it beside dewd; --init names another place)", name, err)
+		return "", fmt.Errorf("cannot find %s: %w (run make build, which puts it into the folder of dewd, or set the path of dew-init with --init)", name, err)
 	}
 	defer src.Close()
 	sum := sha256.New()
@@ -207,7 +207,7 @@ func (h *Holder) PlaceProgram(name, from string) (string, error) {
 		return "", fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", fmt.Errorf("cannot place %s: %w", name, err)
+		return "", fmt.Errorf("cannot copy %s: %w", name, err)
 	}
 	return path, WriteDurably(path, src, 0o755)
 }

@@ -26,8 +26,8 @@ func TestHoldIsExclusive(t *testing.T) {
 	}
 	other := filepath.Join(dir, "other")
 	for _, tt := range []struct{ name, root, run, says string }{
-		{"same root", root, other, "dewd with pid " + pid + " has it (stop it"},
-		{"same run folder", other, run, "dewd with pid " + pid + " has it (give this one its own --run)"},
+		{"same root", root, other, "dewd with pid " + pid + " already uses it (stop that dewd"},
+		{"same run folder", other, run, "dewd with pid " + pid + " already uses it (choose another folder with --run)"},
 	} {
 		if _, err := Hold(t.Context(), tt.root, tt.run, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: error = %v, want one with %q", tt.name, err, tt.says)
@@ -141,7 +141,7 @@ func TestHoldNeedsAFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Hold(t.Context(), filepath.Join(file, "root"), t.TempDir(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "(give another --root)") {
+	if _, err := Hold(t.Context(), filepath.Join(file, "root"), t.TempDir(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "(choose another folder with --root)") {
 		t.Errorf("error = %v, want one with the remedy", err)
 	}
 }

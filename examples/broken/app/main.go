@@ -25,7 +25,7 @@ import (
 const (
 	crashAfter      = 5 * time.Second
 	pause           = 100 * time.Millisecond // between two checks of a sidecar
-	mouthful        = 8 << 20                // in bytes
+	chunk           = 8 << 20                // in bytes
 	shutdownTimeout = 5 * time.Second
 )
 
@@ -38,7 +38,7 @@ var modes = map[string]func(ctx context.Context, env func(string) string) error{
 	"crash": crash,
 	"idle":  idle,
 	"local": local,
-	"eat":   eat,
+	"eat":   allocateMemory,
 	"serve": serve,
 }
 
@@ -87,19 +87,19 @@ func local(ctx context.Context, env func(string) string) error {
 	return listenAndServe(ctx, net.JoinHostPort("127.0.0.1", env("PORT")))
 }
 
-// eat keeps the memory that it allocates, and writes to it, because the kernel provides
+// allocateMemory keeps the memory that it allocates, and writes to it, because the kernel provides
 // memory only when it is written.
-func eat(ctx context.Context, _ func(string) string) error {
+func allocateMemory(ctx context.Context, _ func(string) string) error {
 	log.Print("loading everything into memory")
 	var all [][]byte
 	for ctx.Err() == nil {
-		b := make([]byte, mouthful)
+		b := make([]byte, chunk)
 		for i := 0; i < len(b); i += os.Getpagesize() {
 			b[i] = 1
 		}
 		all = append(all, b)
 	}
-	log.Printf("stopped after %d MB", len(all)*mouthful>>20)
+	log.Printf("stopped after %d MB", len(all)*chunk>>20)
 	return nil
 }
 

@@ -44,9 +44,9 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// begin runs a mode until the test ends, and checks that it then stops without an
+// runMode runs a mode until the test ends, and checks that it then stops without an
 // error.
-func begin(t *testing.T, mode string, env func(string) string) {
+func runMode(t *testing.T, mode string, env func(string) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -59,8 +59,8 @@ func begin(t *testing.T, mode string, env func(string) string) {
 	})
 }
 
-// greets waits until the address responds.
-func greets(t *testing.T, address string) {
+// waitForResponse waits until the address responds.
+func waitForResponse(t *testing.T, address string) {
 	t.Helper()
 	if err := await(t.Context(), address); err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func TestIdle(t *testing.T) {
 // It crashes after its time has passed, not when it is stopped.
 func TestCrash(t *testing.T) {
 	port := freePort(t)
-	begin(t, "crash", with("PORT", port))
-	greets(t, "127.0.0.1:"+port)
+	runMode(t, "crash", with("PORT", port))
+	waitForResponse(t, "127.0.0.1:"+port)
 
 	done, cancel := context.WithCancelCause(t.Context())
 	cancel(errCrash)
@@ -120,8 +120,8 @@ func TestCrash(t *testing.T) {
 
 func TestLocalListensOnLocalhostOnly(t *testing.T) {
 	port := freePort(t)
-	begin(t, "local", with("PORT", port))
-	greets(t, "127.0.0.1:"+port)
+	runMode(t, "local", with("PORT", port))
+	waitForResponse(t, "127.0.0.1:"+port)
 	// If it listened on all addresses, this one would be in use.
 	l, err := net.Listen("tcp", "127.0.0.2:"+port)
 	if err != nil {
@@ -138,9 +138,9 @@ func TestServeWaitsForItsSidecar(t *testing.T) {
 	if err := run(short, []string{"serve"}, with("PORT", "none", "SIDECAR_ADDRESS", "127.0.0.1:"+sidecar)); err != nil {
 		t.Errorf("it listens before its sidecar does: %v", err)
 	}
-	begin(t, "serve", with("PORT", port, "SIDECAR_ADDRESS", "127.0.0.1:"+sidecar))
-	begin(t, "serve", with("PORT", sidecar))
-	greets(t, "127.0.0.1:"+port)
+	runMode(t, "serve", with("PORT", port, "SIDECAR_ADDRESS", "127.0.0.1:"+sidecar))
+	runMode(t, "serve", with("PORT", sidecar))
+	waitForResponse(t, "127.0.0.1:"+port)
 }
 
 func TestServeNeedsAPort(t *testing.T) {

@@ -27,8 +27,8 @@ func TestSettings(t *testing.T) {
 
 // Without the right user and password, the only response is the request for them.
 func TestGuarded(t *testing.T) {
-	asked := 0
-	h := guarded(settings{User: "debug", Password: "secret"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	calls := 0
+	h := guarded(settings{User: "debug", Password: "secret"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
 	for name, c := range map[string]struct {
 		set    func(r *http.Request)
 		status int
@@ -43,13 +43,13 @@ func TestGuarded(t *testing.T) {
 		"not base64":     {func(r *http.Request) { r.Header.Set("Authorization", "Basic debug:secret") }, 401},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked = 0
+			calls = 0
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/threaddump", http.NoBody)
 			c.set(r)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			if w.Code != c.status || (asked == 1) != (c.status == 200) {
-				t.Errorf("status %d, the sidecar was asked %d times; want status %d", w.Code, asked, c.status)
+			if w.Code != c.status || (calls == 1) != (c.status == 200) {
+				t.Errorf("status %d, the sidecar was asked %d times; want status %d", w.Code, calls, c.status)
 			}
 			if c.status == 401 && !strings.HasPrefix(w.Header().Get("WWW-Authenticate"), "Basic realm=") {
 				t.Errorf("header %v, want WWW-Authenticate", w.Header())

@@ -22,8 +22,8 @@ func TestTime(t *testing.T) {
 	go func() { ended <- run(ctx, socket) }()
 
 	body := ask(t, socket, "/time")
-	said, err := time.Parse(time.RFC3339+"\n", body)
-	if err != nil || time.Since(said).Abs() > time.Hour {
+	answered, err := time.Parse(time.RFC3339+"\n", body)
+	if err != nil || time.Since(answered).Abs() > time.Hour {
 		t.Errorf("the clock says %q, %v; want about now", body, err)
 	}
 	cancel()

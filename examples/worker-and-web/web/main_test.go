@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// stand responds on the socket of a sidecar with its name and the request.
-func stand(t *testing.T, folder, name string) {
+// fakeSidecar responds on the socket of a sidecar with its name and the request.
+func fakeSidecar(t *testing.T, folder, name string) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(folder, name+".sock"))
 	if err != nil {
@@ -29,8 +29,8 @@ func stand(t *testing.T, folder, name string) {
 
 func TestEveryPathHasItsSidecar(t *testing.T) {
 	folder := t.TempDir()
-	stand(t, folder, "clock")
-	stand(t, folder, "cache")
+	fakeSidecar(t, folder, "clock")
+	fakeSidecar(t, folder, "cache")
 	h := handler(folder)
 	for _, c := range []struct {
 		method, path, body string
@@ -56,16 +56,16 @@ func TestEveryPathHasItsSidecar(t *testing.T) {
 func TestSidecarComesLater(t *testing.T) {
 	folder := t.TempDir()
 	h := handler(folder)
-	ask := func() *httptest.ResponseRecorder {
+	request := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/time", http.NoBody))
 		return w
 	}
-	if w := ask(); w.Code != http.StatusBadGateway || w.Body.String() != "the clock does not answer\n" {
+	if w := request(); w.Code != http.StatusBadGateway || w.Body.String() != "the clock does not answer\n" {
 		t.Errorf("without a clock: %d %q", w.Code, w.Body)
 	}
-	stand(t, folder, "clock")
-	if w := ask(); w.Code != http.StatusOK {
+	fakeSidecar(t, folder, "clock")
+	if w := request(); w.Code != http.StatusOK {
 		t.Errorf("with a clock: %d %q", w.Code, w.Body)
 	}
 }

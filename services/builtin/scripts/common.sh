@@ -28,7 +28,7 @@ alone() {
 	mkdir -p /data/run /data/tmp
 	exec 9>/data/lock
 	if command -v flock >/dev/null; then
-		flock -w 60 9 || fail 'an earlier server still has the data'
+		flock -w 60 9 || fail 'another server still uses the data'
 	fi
 	rm -rf /data/tmp/*
 	echo $$ >/data/run/main.pid
@@ -43,7 +43,7 @@ complaint() {
 # because users would not notice the loss.
 fresh() {
 	[ ! -d /data/data ] || return 1
-	[ ! -e /data/made ] || fail 'the data is gone: restore a snapshot, or delete the service instance and make it again'
+	[ ! -e /data/made ] || fail 'the data is missing; restore a snapshot, or create another service instance'
 	rm -rf /data/data.new
 }
 
@@ -108,7 +108,7 @@ freeze() {
 			'' | T | t | Z | X) break ;;
 			esac
 			tries=$((tries + 1))
-			[ $tries -lt 600 ] || { echo "process $p does not stand still (round $round)" >&2; exit 1; }
+			[ $tries -lt 600 ] || { echo "process $p did not stop (round $round)" >&2; exit 1; }
 			sleep 0.05
 		done
 	done

@@ -6,7 +6,7 @@ first() {
 			return
 		fi
 	done
-	fail "MariaDB is not installed: there is no $1 (Debian: apt install mariadb-server)"
+	fail "MariaDB is not installed: $1 was not found (Debian: apt install mariadb-server)"
 }
 
 run() {

@@ -12,7 +12,7 @@ programs() {
 			return
 		fi
 	done
-	[ -z "$want" ] || fail "the data is of PostgreSQL $want, which is not installed: install it again (Debian: apt install postgresql-$want)"
+	[ -z "$want" ] || fail "the data requires PostgreSQL $want, which is not installed; install it again (Debian: apt install postgresql-$want)"
 	fail 'PostgreSQL is not installed (Debian: apt install postgresql)'
 }
 

@@ -6,7 +6,7 @@ first() {
 			return
 		fi
 	done
-	fail "Redis is not installed: there is no $1 (Debian: apt install redis-server)"
+	fail "Redis is not installed: $1 was not found (Debian: apt install redis-server)"
 }
 
 run() {
@@ -14,7 +14,7 @@ run() {
 	server=$(first redis-server valkey-server)
 	if fresh; then
 		mkdir /data/data.new
-		cat /conf/users.acl >/data/data.new/users.acl || fail 'cannot write the users'
+		cat /conf/users.acl >/data/data.new/users.acl || fail 'cannot write the file of the users'
 		settled
 	fi
 	exec "$server" /conf/redis.conf

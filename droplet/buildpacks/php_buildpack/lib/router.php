@@ -1,6 +1,6 @@
 <?php
-// Stands before PHP's own server, which would show every file below its root:
-// those that begin with a dot, and those that are there for the platform.
+// PHP's built-in server runs this script for each request. Without it, the server would
+// serve every file under its root, including dot files and the files for the platform.
 $path = rawurldecode((string) parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH));
 $hidden = preg_match('~/\.~', $path)
 	|| preg_match('~^/+(vendor/|composer\.(json|lock)$|Procfile$|manifest\.yml$)~i', $path);
@@ -9,4 +9,4 @@ if ($hidden) {
 	echo "404 Not Found\n";
 	return true;
 }
-return false; // as if this file were not there
+return false; // PHP's server handles the request itself

@@ -19,8 +19,8 @@ type answer struct {
 	body   string
 }
 
-// judge returns an error if the response does not match the check.
-func (h *HTTPCheck) judge(a answer) error {
+// verify returns an error if the response does not match the check.
+func (h *HTTPCheck) verify(a answer) error {
 	var wrong []error
 	if !slices.Contains(h.Status, a.status) {
 		wrong = append(wrong, fmt.Errorf("the status is %d, want %s", a.status, numbersText(h.Status)))
@@ -30,9 +30,9 @@ func (h *HTTPCheck) judge(a answer) error {
 			wrong = append(wrong, fmt.Errorf("the header %s is %q, want %q", name, shorten(got), want))
 		}
 	}
-	wrong = append(wrong, h.Text.judge("the body", a.body))
+	wrong = append(wrong, h.Text.verify("the body", a.body))
 	if len(h.JSON) > 0 {
-		wrong = append(wrong, judgeJSON(h.JSON, a.body))
+		wrong = append(wrong, verifyJSON(h.JSON, a.body))
 	}
 	err := errors.Join(wrong...)
 	if err == nil {
@@ -60,8 +60,8 @@ func (m *mismatch) Error() string {
 
 func (m *mismatch) Unwrap() error { return m.err }
 
-// judge returns an error if a text does not match. what names the text in the error.
-func (t Text) judge(what, text string) error {
+// verify returns an error if a text does not match. what names the text in the error.
+func (t Text) verify(what, text string) error {
 	var wrong []error
 	for _, want := range t.Contains {
 		if !strings.Contains(text, want) {
@@ -79,26 +79,26 @@ func (t Text) judge(what, text string) error {
 	return errors.Join(wrong...)
 }
 
-func judgeJSON(checks []JSONCheck, body string) error {
+func verifyJSON(checks []JSONCheck, body string) error {
 	doc, err := decodeJSON(body)
 	if err != nil {
 		return fmt.Errorf("the body is not JSON: %w", err)
 	}
 	var wrong []error
 	for _, c := range checks {
-		wrong = append(wrong, c.judge(doc))
+		wrong = append(wrong, c.verify(doc))
 	}
 	return errors.Join(wrong...)
 }
 
-// judge checks the value at a path. If the path matches several values, it checks their
+// verify checks the value at a path. If the path matches several values, it checks their
 // list.
-func (c JSONCheck) judge(doc any) error {
+func (c JSONCheck) verify(doc any) error {
 	found := c.expr.Get(doc)
 	var got any = found
 	switch len(found) {
 	case 0:
-		return fmt.Errorf("there is nothing at %s, want %s", c.Path, jsonText(c.Want))
+		return fmt.Errorf("%s does not exist in the body, want %s", c.Path, jsonText(c.Want))
 	case 1:
 		got = found[0]
 	}
@@ -124,7 +124,7 @@ func decodeJSON(text string) (any, error) {
 		return nil, err
 	}
 	if dec.More() {
-		return nil, errors.New("there is something behind it")
+		return nil, errors.New("unexpected data after the JSON value")
 	}
 	return unNumber(v), nil
 }
@@ -166,8 +166,8 @@ func jsonText(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// judge compares an exit record with the expected one.
-func (e ExitCheck) judge(description, reason string) error {
+// verify compares an exit record with the expected one.
+func (e ExitCheck) verify(description, reason string) error {
 	var wrong []error
 	if e.Description != "" && description != e.Description {
 		wrong = append(wrong, fmt.Errorf("the exit record says %q, want %q", description, e.Description))

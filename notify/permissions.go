@@ -24,42 +24,42 @@ const (
 	scopeEverything = "uaa.admin"
 )
 
-// spellings are other names of the same permissions.
-var spellings = map[string]string{
+// scopeAliases are other names of the same permissions.
+var scopeAliases = map[string]string{
 	ScopeWrite:          "notifications_write",
 	ScopeTemplatesRead:  "notifications_templates.read",
 	ScopeTemplatesWrite: "notifications_templates.write",
 }
 
-// holds reports whether the caller has a scope, in any of its spellings.
-func holds(p auth.Principal, scope string) bool {
-	other, ok := spellings[scope]
+// hasScope reports whether the caller has a scope, in any of its spellings.
+func hasScope(p auth.Principal, scope string) bool {
+	other, ok := scopeAliases[scope]
 	return p.Has(scope) || ok && p.Has(other)
 }
 
-// administers reports whether the caller can change resources of other clients.
-func administers(p auth.Principal) bool { return holds(p, ScopeAdmin) || p.Has(scopeEverything) }
+// isAdmin reports whether the caller can change resources of other clients.
+func isAdmin(p auth.Principal) bool { return hasScope(p, ScopeAdmin) || p.Has(scopeEverything) }
 
-// mayChoose reports whether the caller can change the subscriptions of a user: users
-// for themselves, clients for all users.
-func mayChoose(who auth.Principal, user string) bool {
+// canChangeSubscriptions reports whether the caller can change the subscriptions of a
+// user: users for themselves, clients for all users.
+func canChangeSubscriptions(who auth.Principal, user string) bool {
 	if who.IsUser {
-		return who.ID == user && holds(who, ScopePrefsWrite)
+		return who.ID == user && hasScope(who, ScopePrefsWrite)
 	}
-	return holds(who, ScopePrefsAdmin)
+	return hasScope(who, ScopePrefsAdmin)
 }
 
-// right is the permission that an endpoint requires.
-type right struct {
+// permission is the permission that an endpoint requires.
+type permission struct {
 	open  bool     // no token is needed
 	oneOf []string // one of these scopes is enough
 	self  bool     // the token belongs to the {user} of the path, or to a client that can change all users
 	owner bool     // the token belongs to the {client} of the path, or to an administrator
 }
 
-// rights has the required permission of every pattern of version 1. The server does not
-// start if a pattern is missing here, or if a pattern here has no endpoint.
-var rights = map[string]right{
+// permissions has the required permission of every pattern of version 1. The server
+// does not start if a pattern is missing here, or if a pattern here has no endpoint.
+var permissions = map[string]permission{
 	"GET /info": {open: true},
 
 	"PUT /registration":                          {oneOf: []string{ScopeManage}},
@@ -96,16 +96,16 @@ var rights = map[string]right{
 
 const kindTemplatePath = "/clients/{client}/notifications/{kind}/template"
 
-// checkRights checks that the endpoints and the table have the same patterns.
-func checkRights(table map[string]right, answered []string) error {
-	for _, pattern := range answered {
+// checkPermissions checks that the endpoints and the table have the same patterns.
+func checkPermissions(table map[string]permission, endpoints []string) error {
+	for _, pattern := range endpoints {
 		if _, ok := table[pattern]; !ok {
-			return fmt.Errorf("pattern %q has no right", pattern)
+			return fmt.Errorf("endpoint %q has no permission", pattern)
 		}
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(table)) {
-		if !slices.Contains(answered, pattern) {
-			return fmt.Errorf("%q has a permission, but no handler", pattern)
+		if !slices.Contains(endpoints, pattern) {
+			return fmt.Errorf("endpoint %q has a permission, but no handler", pattern)
 		}
 	}
 	return nil

@@ -10,18 +10,18 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-func book(t *testing.T, subnet string) *Book {
+func newTestPool(t *testing.T, subnet string) *Pool {
 	t.Helper()
-	b, err := NewBook(testDB(t), netip.MustParsePrefix(subnet))
+	b, err := NewPool(testDB(t), netip.MustParsePrefix(subnet))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func take(t *testing.T, b *Book, id runtime.InstanceID) string {
+func allocate(t *testing.T, b *Pool, id runtime.InstanceID) string {
 	t.Helper()
-	p, err := b.Take(id)
+	p, err := b.Allocate(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,13 +32,13 @@ func take(t *testing.T, b *Book, id runtime.InstanceID) string {
 // between them are used, and released ones are used again.
 func TestAddressesGoRound(t *testing.T) {
 	t.Parallel()
-	b := book(t, "10.201.0.77/29") // .72 to .79
+	b := newTestPool(t, "10.201.0.77/29") // .72 to .79
 	for i, want := range []string{"10.201.0.74/29", "10.201.0.75/29", "10.201.0.76/29", "10.201.0.77/29", "10.201.0.78/29"} {
-		if got := take(t, b, runtime.InstanceID(rune('a'+i))); got != want {
+		if got := allocate(t, b, runtime.InstanceID(rune('a'+i))); got != want {
 			t.Errorf("address %d = %s, want %s", i, got, want)
 		}
 	}
-	if _, err := b.Take("x"); !errors.Is(err, ErrNoAddress) {
+	if _, err := b.Allocate("x"); !errors.Is(err, ErrNoAddress) {
 		t.Errorf("take from a full subnet = %v, want ErrNoAddress", err)
 	}
 	for _, id := range []runtime.InstanceID{"a", "c"} {
@@ -47,7 +47,7 @@ func TestAddressesGoRound(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"10.201.0.74/29", "10.201.0.76/29"} {
-		if got := take(t, b, runtime.InstanceID("again "+want)); got != want {
+		if got := allocate(t, b, runtime.InstanceID("again "+want)); got != want {
 			t.Errorf("address = %s, want %s", got, want)
 		}
 	}
@@ -56,23 +56,23 @@ func TestAddressesGoRound(t *testing.T) {
 // A released address is used last.
 func TestAddressIsNotUsedAgainAtOnce(t *testing.T) {
 	t.Parallel()
-	b := book(t, "10.201.0.0/20")
-	take(t, b, "a")
+	b := newTestPool(t, "10.201.0.0/20")
+	allocate(t, b, "a")
 	if err := b.Release("a"); err != nil {
 		t.Fatal(err)
 	}
-	if got := take(t, b, "b"); got != "10.201.0.3/20" {
+	if got := allocate(t, b, "b"); got != "10.201.0.3/20" {
 		t.Errorf("address = %s, want the next one", got)
 	}
 }
 
-// After adoption the book has only the addresses of the adopted instances.
+// After adoption the pool has only the addresses of the adopted instances.
 func TestAddressesSettle(t *testing.T) {
 	t.Parallel()
-	b := book(t, "10.201.0.0/29")
-	take(t, b, "dead")
-	take(t, b, "alive")
-	take(t, b, "moved")
+	b := newTestPool(t, "10.201.0.0/29")
+	allocate(t, b, "dead")
+	allocate(t, b, "alive")
+	allocate(t, b, "moved")
 	if err := b.Settle(map[runtime.InstanceID]netip.Addr{
 		"alive":   netip.MustParseAddr("10.201.0.3"),
 		"moved":   netip.MustParseAddr("10.201.0.5"),
@@ -81,13 +81,13 @@ func TestAddressesSettle(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := take(t, b, "new"); got != "10.201.0.2/29" {
+	if got := allocate(t, b, "new"); got != "10.201.0.2/29" {
 		t.Errorf("address = %s, want the dead one's", got)
 	}
-	if got := take(t, b, "newer"); got != "10.201.0.4/29" {
+	if got := allocate(t, b, "newer"); got != "10.201.0.4/29" {
 		t.Errorf("address = %s, want the one that was left", got)
 	}
-	if _, err := b.Take("x"); !errors.Is(err, ErrNoAddress) {
+	if _, err := b.Allocate("x"); !errors.Is(err, ErrNoAddress) {
 		t.Errorf("take = %v, want ErrNoAddress: all others are living", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestAddressesSettle(t *testing.T) {
 func TestAddressesNeedASubnet(t *testing.T) {
 	t.Parallel()
 	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("10.0.0.0/31"), netip.MustParsePrefix("fd00::/64")} {
-		if _, err := NewBook(testDB(t), p); err == nil {
+		if _, err := NewPool(testDB(t), p); err == nil {
 			t.Errorf("subnet %v was taken", p)
 		}
 	}

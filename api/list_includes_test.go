@@ -12,11 +12,11 @@ import (
 	"github.com/dewrun/dew/api/market"
 )
 
-// stand is the key of included resources in a list, and the trail to their GUIDs.
-type stand struct{ noun, trail string }
+// includePath is the key of included resources in a list, and the trail to their GUIDs.
+type includePath struct{ noun, trail string }
 
-// besides holds the resources that can be included, by kind of item.
-var besides = map[string]map[string]stand{
+// includesByKind holds the resources that can be included, by kind of item.
+var includesByKind = map[string]map[string]includePath{
 	"App":   {"space": {"spaces", inSpace}, "org": {"organizations", inSpace + " Space:" + inOrg}, "space.organization": {"organizations", inSpace + " Space:" + inOrg}},
 	"Space": {"org": {"organizations", inOrg}, "organization": {"organizations", inOrg}},
 	"Route": {
@@ -31,8 +31,8 @@ var besides = map[string]map[string]stand{
 	"ServiceRouteBinding":      {"route": {"routes", "relationships.route.data.guid"}, "service_instance": {"service_instances", ofInstance}},
 }
 
-// besideParts holds the same for the fields parameters.
-var besideParts = map[string]stand{
+// includedParts holds the same for the fields parameters.
+var includedParts = map[string]includePath{
 	market.FieldsOfBroker:         {"service_brokers", ofItsBroker},
 	market.FieldsOfOfferingBroker: {"service_brokers", "relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker},
 	market.FieldsOfSpace:          {"spaces", inSpace},
@@ -44,16 +44,16 @@ var besideParts = map[string]stand{
 	},
 }
 
-var validBeside = regexp.MustCompile(`Valid included resources are: '(.*)'`)
+var validIncludes = regexp.MustCompile(`Valid included resources are: '(.*)'`)
 
-// beside requests every resource that a list can include, alone and all together. It
+// checkIncludes requests every resource that a list can include, alone and all together. It
 // expects exactly the resources that the items refer to.
-func (l listCase) beside(t *testing.T) {
+func (l listCase) checkIncludes(t *testing.T) {
 	t.Helper()
-	if slices.Contains(l.o.Asks, "include") {
+	if slices.Contains(l.o.Params, "include") {
 		l.includes(t)
 	}
-	for _, name := range l.o.Asks {
+	for _, name := range l.o.Params {
 		if strings.HasPrefix(name, "fields[") {
 			l.fields(t, name)
 		}
@@ -62,24 +62,24 @@ func (l listCase) beside(t *testing.T) {
 
 func (l listCase) includes(t *testing.T) {
 	t.Helper()
-	told := validBeside.FindStringSubmatch(l.ask("GET", l.path+"?include=surprise", "").Body.String())
-	if told == nil {
+	listed := validIncludes.FindStringSubmatch(l.request("GET", l.path+"?include=surprise", "").Body.String())
+	if listed == nil {
 		t.Fatalf("%s does not say what it can include", l.pattern)
 	}
-	names := strings.Split(told[1], "', '")
-	if diff := cmp.Diff(sorted(names), sortedKeys(besides[l.kind])); diff != "" {
+	names := strings.Split(listed[1], "', '")
+	if diff := cmp.Diff(sorted(names), sortedKeys(includesByKind[l.kind])); diff != "" {
 		t.Errorf("%s includes other things (-told +known):\n%s", l.pattern, diff)
 	}
-	for _, asked := range append(names, strings.Join(names, ",")) {
+	for _, include := range append(names, strings.Join(names, ",")) {
 		want := map[string][]string{}
-		for _, name := range strings.Split(asked, ",") {
-			s := besides[l.kind][name]
+		for _, name := range strings.Split(include, ",") {
+			s := includesByKind[l.kind][name]
 			want[s.noun] = l.leadTo(s.trail)
 			if l.kind == "ServicePlan" && name == "space.organization" {
 				want["spaces"] = l.leadTo(inSpace)
 			}
 		}
-		l.wantBeside(t, url.Values{"include": {asked}}, want)
+		l.wantIncludes(t, url.Values{"include": {include}}, want)
 	}
 }
 
@@ -92,7 +92,7 @@ func (l listCase) leadTo(trail string) []string {
 	return slices.Compact(sorted(all))
 }
 
-func (l listCase) wantBeside(t *testing.T, q url.Values, want map[string][]string) map[string]any {
+func (l listCase) wantIncludes(t *testing.T, q url.Values, want map[string][]string) map[string]any {
 	t.Helper()
 	page := l.page(t, l.address(q))
 	if len(page.Resources) != len(l.all) {
@@ -103,7 +103,7 @@ func (l listCase) wantBeside(t *testing.T, q url.Values, want map[string][]strin
 		got[noun] = sorted(append([]string{}, textsAt(all, "guid")...))
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
-		t.Errorf("%s beside %v (-got +want):\n%s", l.pattern, q, diff)
+		t.Errorf("%s with %v (-got +want):\n%s", l.pattern, q, diff)
 	}
 	return page.Included
 }
@@ -111,17 +111,17 @@ func (l listCase) wantBeside(t *testing.T, q url.Values, want map[string][]strin
 // fields requests the GUID only, and then all fields.
 func (l listCase) fields(t *testing.T, param string) {
 	t.Helper()
-	s := besideParts[param]
+	s := includedParts[param]
 	want := map[string][]string{s.noun: l.leadTo(s.trail)}
-	l.wantBeside(t, url.Values{param: {"guid"}}, want)
+	l.wantIncludes(t, url.Values{param: {"guid"}}, want)
 	names := market.ServiceFieldNames[param]
-	beside := l.wantBeside(t, url.Values{param: {strings.Join(names, ",")}}, want)
+	included := l.wantIncludes(t, url.Values{param: {strings.Join(names, ",")}}, want)
 	tops := []string{}
 	for _, name := range names {
 		top, _, _ := strings.Cut(name, ".")
 		tops = append(tops, top)
 	}
-	for _, one := range beside[s.noun].([]any) {
+	for _, one := range included[s.noun].([]any) {
 		if diff := cmp.Diff(sortedKeys(one.(record)), slices.Compact(sorted(tops))); diff != "" {
 			t.Errorf("%s with %s shows (-got +want):\n%s", l.pattern, param, diff)
 		}

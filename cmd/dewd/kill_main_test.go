@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// mortal runs this program as a dewd that kills itself at a moment such as "commit 7".
-// That is right after the seventh commit since a file named armed appeared in its
-// root's parent.
-func mortal(moment string) int {
+// runKilledDewd runs this program as a dewd that kills itself at a moment such as
+// "commit 7". That is right after the seventh commit since a file named armed
+// appeared in its root's parent.
+func runKilledDewd(moment string) int {
 	kind, number, _ := strings.Cut(moment, " ")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {

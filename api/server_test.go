@@ -41,12 +41,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const publicURL = "http://127.0.0.1:8484"
 
-// world is a server with real packages, and a fake for running processes.
-type world struct {
+// testServer is a server with real packages, and a fake for running processes.
+type testServer struct {
 	t        testing.TB
 	s        *Server
 	local    http.Handler
-	door     http.Handler // the listener, for requests with a token
+	listener http.Handler // the listener, for requests with a token
 	c        Config
 	fake     *fakeProcesses
 	broker   *fakeBroker // the built-in broker and all others
@@ -57,18 +57,18 @@ type world struct {
 	stops    []func() // stop the loops
 }
 
-func newWorld(t testing.TB) *world {
+func newTestServer(t testing.TB) *testServer {
 	t.Helper()
-	return newWorldIn(t, firstStart(t))
+	return newTestServerIn(t, firstStart(t))
 }
 
-// newWorldIn returns a world in a folder, which can contain the data of a previous
-// world.
-func newWorldIn(t testing.TB, dir string) *world {
+// newTestServerIn returns a test server in a folder, which can contain the data of a previous
+// test server.
+func newTestServerIn(t testing.TB, dir string) *testServer {
 	t.Helper()
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db, 0), logged: &syncBuffer{}}
+	w := &testServer{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db, 0), logged: &syncBuffer{}}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	stored := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
 	t.Cleanup(func() { _ = stored.Close() })
@@ -78,7 +78,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (stack.Stack, error) { return stack.Stack{}, nil }, Logger: log,
-		Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
+		StackStore: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	jobs := registry.NewJobs(db, log)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)
@@ -98,12 +98,12 @@ func newWorldIn(t testing.TB, dir string) *world {
 		DB: db, Registry: reg, Events: w.c.Events, Logger: log, Builtin: w.broker,
 		Client: func(b services.ServiceBroker) services.Broker { return w.broker.named(b.Name) },
 	})
-	if err := w.c.Services.Offer(t.Context()); err != nil {
+	if err := w.c.Services.LoadBuiltinCatalog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.c.Snapshots = &fakeSnapshots{}
 	w.s = must(New(w.c))(t)
-	w.local, w.door = hear(t, w.s.Local()), hear(t, w.s.Handler())
+	w.local, w.listener = checkDescription(t, w.s.Local()), checkDescription(t, w.s.Handler())
 	w.run(jobs.Run)
 	w.run(builds.Run)
 	w.run(w.c.Services.Run)
@@ -158,14 +158,14 @@ func firstStart(t testing.TB) string {
 const password = "open sesame"
 
 // user creates an account without a password, which is fast, and returns its GUID.
-func (w *world) user(name string, groups ...string) string {
+func (w *testServer) user(name string, groups ...string) string {
 	w.t.Helper()
 	u := must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: name, Origin: "nowhere", Groups: groups}))(w.t)
 	return must(w.c.Auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t).GUID
 }
 
 // grant assigns a role in an org or in a space to a user.
-func (w *world) grant(user string, kind auth.RoleType, place string) auth.Role {
+func (w *testServer) grant(user string, kind auth.RoleType, place string) auth.Role {
 	w.t.Helper()
 	role := auth.Role{User: user, Type: kind}
 	if kind.OfOrg() {
@@ -177,13 +177,13 @@ func (w *world) grant(user string, kind auth.RoleType, place string) auth.Role {
 }
 
 // login returns a token of a user.
-func (w *world) login(name string) string {
+func (w *testServer) login(name string) string {
 	w.t.Helper()
 	return must(w.c.Auth.UserToken(name))(w.t)
 }
 
 // client creates an OAuth client with authorities, and returns its token.
-func (w *world) client(id string, authorities ...string) string {
+func (w *testServer) client(id string, authorities ...string) string {
 	w.t.Helper()
 	must(w.c.Auth.Accounts().CreateClient(auth.NewClient{
 		ID: id, Secret: password, GrantTypes: []string{auth.GrantClient}, Authorities: authorities,
@@ -191,14 +191,14 @@ func (w *world) client(id string, authorities ...string) string {
 	return w.token(url.Values{"grant_type": {"client_credentials"}}, id, password)
 }
 
-func (w *world) token(form url.Values, client, secret string) string {
+func (w *testServer) token(form url.Values, client, secret string) string {
 	w.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
 	r.Host = "127.0.0.1:8484"
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth(client, secret)
 	got := httptest.NewRecorder()
-	w.door.ServeHTTP(got, r)
+	w.listener.ServeHTTP(got, r)
 	var out struct {
 		Token string `json:"access_token"`
 	}
@@ -209,24 +209,24 @@ func (w *world) token(form url.Values, client, secret string) string {
 }
 
 // as sends a request with a token over the listener.
-func (w *world) as(token, method, path, body string) *httptest.ResponseRecorder {
+func (w *testServer) as(token, method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
-	return asVisitor(w.door, token, method, path, body)
+	return requestWithToken(w.listener, token, method, path, body)
 }
 
-func asVisitor(door http.Handler, token, method, path, body string) *httptest.ResponseRecorder {
+func requestWithToken(listener http.Handler, token, method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Host = "127.0.0.1:8484"
 	if token != "" {
 		r.Header.Set("Authorization", "bearer "+token)
 	}
 	got := httptest.NewRecorder()
-	door.ServeHTTP(got, r)
+	listener.ServeHTTP(got, r)
 	return got
 }
 
 // run runs a loop until the test stops.
-func (w *world) run(loop func(ctx context.Context) error) {
+func (w *testServer) run(loop func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- loop(ctx) }()
@@ -251,22 +251,22 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-// ask sends a request over the socket.
-func (w *world) ask(method, path, body string) *httptest.ResponseRecorder {
+// request sends a request over the socket.
+func (w *testServer) request(method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	return w.send(httptest.NewRequest(method, path, strings.NewReader(body)))
 }
 
-func (w *world) send(r *http.Request) *httptest.ResponseRecorder {
+func (w *testServer) send(r *http.Request) *httptest.ResponseRecorder {
 	out := httptest.NewRecorder()
 	w.local.ServeHTTP(out, r)
 	return out
 }
 
 // want sends a request, checks its status, and decodes the response into out.
-func (w *world) want(status int, method, path, body string, out any) http.Header {
+func (w *testServer) want(status int, method, path, body string, out any) http.Header {
 	w.t.Helper()
-	got := w.ask(method, path, body)
+	got := w.request(method, path, body)
 	if got.Code != status {
 		w.t.Fatalf("%s %s = %d %s, want %d", method, path, got.Code, got.Body, status)
 	}
@@ -279,7 +279,7 @@ func (w *world) want(status int, method, path, body string, out any) http.Header
 }
 
 // finish waits for the job that a response names.
-func (w *world) finish(h http.Header) v3.Job {
+func (w *testServer) finish(h http.Header) v3.Job {
 	w.t.Helper()
 	path, absolute := strings.CutPrefix(h.Get("Location"), publicURL)
 	if !absolute || path == "" {
@@ -297,7 +297,7 @@ func (w *world) finish(h http.Header) v3.Job {
 	return j
 }
 
-func (w *world) createApp(name string) v3.App {
+func (w *testServer) createApp(name string) v3.App {
 	w.t.Helper()
 	var a v3.App
 	body := fmt.Sprintf(`{"name":%q,"relationships":{"space":{"data":{"guid":%q}}}}`, name, w.space.GUID)
@@ -306,7 +306,7 @@ func (w *world) createApp(name string) v3.App {
 }
 
 // startedApp creates an app with a droplet and starts it.
-func (w *world) startedApp(name string) v3.App {
+func (w *testServer) startedApp(name string) v3.App {
 	w.t.Helper()
 	a := w.createApp(name)
 	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
@@ -314,7 +314,7 @@ func (w *world) startedApp(name string) v3.App {
 	return a
 }
 
-func (w *world) giveDroplet(appGUID string, commands map[string]string) string {
+func (w *testServer) giveDroplet(appGUID string, commands map[string]string) string {
 	w.t.Helper()
 	guid := "droplet-of-" + appGUID
 	if err := w.c.Shelf.Put(droplet.Droplet{GUID: guid, App: appGUID, Stack: "host", Commands: commands}); err != nil {
@@ -324,13 +324,13 @@ func (w *world) giveDroplet(appGUID string, commands map[string]string) string {
 	return guid
 }
 
-func (w *world) log(appGUID string) *logstream.Log {
+func (w *testServer) log(appGUID string) *logstream.Log {
 	w.t.Helper()
 	return must(w.c.Logs.App(appGUID))(w.t)
 }
 
 // print appends lines of the web process to an app's log.
-func (w *world) print(appGUID string, texts ...string) {
+func (w *testServer) print(appGUID string, texts ...string) {
 	w.t.Helper()
 	es := make([]logstream.Envelope, len(texts))
 	for i, text := range texts {
@@ -461,8 +461,8 @@ func golden(t *testing.T, name string, body []byte) {
 	}
 }
 
-// proof reports whether the long versions of the tests are enabled.
-func proof() bool { return os.Getenv("DEW_PROOF") != "" }
+// longTests reports whether the long versions of the tests are enabled.
+func longTests() bool { return os.Getenv("DEW_PROOF") != "" }
 
 func read(t testing.TB, r io.Reader) []byte {
 	t.Helper()

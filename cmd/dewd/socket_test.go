@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// knock sends a request to a socket.
-func knock(t *testing.T, socket, method, path string) int {
+// requestStatus sends a request to a socket.
+func requestStatus(t *testing.T, socket, method, path string) int {
 	t.Helper()
 	tr := &http.Transport{
 		DisableKeepAlives: true,
@@ -34,7 +34,7 @@ func knock(t *testing.T, socket, method, path string) int {
 	return resp.StatusCode
 }
 
-func TestDoor(t *testing.T) {
+func TestSocket(t *testing.T) {
 	run := t.TempDir()
 	socket := filepath.Join(run, socketName)
 	// A daemon that was killed left its socket.
@@ -48,13 +48,13 @@ func TestDoor(t *testing.T) {
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("mode = %v, %v, want 0660", info.Mode(), err)
 	}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, l, &http.Server{Handler: http.NotFoundHandler()}, quiet) }()
-	if status := knock(t, socket, "GET", "/healthz"); status != 404 {
+	if status := requestStatus(t, socket, "GET", "/healthz"); status != 404 {
 		t.Errorf("answer = %d, want the handler's 404", status)
 	}
-	leave()
+	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("serve = %v, want nil after leaving", err)
 	}
@@ -63,18 +63,18 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-func TestDoorFailureIsTold(t *testing.T) {
+func TestServeReportsFailure(t *testing.T) {
 	l, err := openSocket(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := serve(t.Context(), l, &http.Server{Handler: http.NotFoundHandler()}, quiet); err == nil || !strings.Contains(err.Error(), "cannot serve") {
+	if err := serve(t.Context(), l, &http.Server{Handler: http.NotFoundHandler()}, quiet); err == nil || !strings.Contains(err.Error(), "cannot accept connections at ") {
 		t.Errorf("error = %v, want one that says so", err)
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseSocket(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestChoose(t *testing.T) {
 		{"another", map[string][]net.Listener{socketName: {l}, "http": {l}}, nil, `"http"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := choose(tt.passed)
+			got, err := chooseSocket(tt.passed)
 			if got != tt.want {
 				t.Errorf("listener = %v, want %v", got, tt.want)
 			}

@@ -32,15 +32,15 @@ func openSocket(run string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the sockets from systemd: %w", err)
 	}
-	l, err := choose(passed)
+	l, err := chooseSocket(passed)
 	if l != nil || err != nil {
 		return l, err
 	}
 	return listenLocal(filepath.Join(run, socketName))
 }
 
-// choose finds the local socket among those from systemd.
-func choose(passed map[string][]net.Listener) (net.Listener, error) {
+// chooseSocket finds the local socket among those from systemd.
+func chooseSocket(passed map[string][]net.Listener) (net.Listener, error) {
 	var mine net.Listener
 	for name, ls := range passed {
 		if name != socketName || len(ls) != 1 || ls[0] == nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// foreign is a dewd that acts as the Cloud Foundry installation of another program.
-type foreign struct {
+// remotePlatform is a dewd that acts as the Cloud Foundry installation of another program.
+type remotePlatform struct {
 	t    testing.TB
 	base string
 	*notifyCaller
 }
 
-// newForeign starts the dewd of a cell, and logs in as its admin.
-func newForeign(t *testing.T) *foreign {
+// newRemotePlatform starts the dewd of a cell, and logs in as its admin.
+func newRemotePlatform(t *testing.T) *remotePlatform {
 	t.Helper()
 	listen := freeAddress(t)
 	c := newCell(t, "--listen", listen)
@@ -35,14 +35,14 @@ func newForeign(t *testing.T) *foreign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &foreign{t: t, base: "http://" + listen}
+	f := &remotePlatform{t: t, base: "http://" + listen}
 	f.notifyCaller = userToken(t, f.base, "admin", strings.TrimSpace(string(password)))
 	f.notifyCaller.base = f.base
 	return f
 }
 
 // post creates a resource and returns the member of the response that identifies it.
-func (f *foreign) post(path, member string, body any) string {
+func (f *remotePlatform) post(path, member string, body any) string {
 	f.t.Helper()
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *foreign) post(path, member string, body any) string {
 }
 
 // send is do for a body with a content type.
-func (f *foreign) send(want int, method, path, body string) []byte {
+func (f *remotePlatform) send(want int, method, path, body string) []byte {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), method, f.base+path, strings.NewReader(body))
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *foreign) send(want int, method, path, body string) []byte {
 }
 
 // first returns the guid of the first resource of a list.
-func (f *foreign) first(path string) string {
+func (f *remotePlatform) first(path string) string {
 	f.t.Helper()
 	var list struct {
 		Resources []struct {
@@ -94,28 +94,28 @@ func (f *foreign) first(path string) string {
 	return list.Resources[0].GUID
 }
 
-func (f *foreign) user(name string) string {
+func (f *remotePlatform) user(name string) string {
 	f.t.Helper()
 	return f.post("/uaa/Users", "id", map[string]any{
 		"userName": name, "password": name + "-password", "emails": []any{map[string]any{"value": name + "@example.com", "primary": true}},
 	})
 }
 
-func (f *foreign) role(kind, user, place, guid string) {
+func (f *remotePlatform) role(kind, user, place, guid string) {
 	f.t.Helper()
 	to := func(guid string) any { return map[string]any{"data": map[string]string{"guid": guid}} }
 	f.post("/v3/roles", "guid", map[string]any{"type": kind, "relationships": map[string]any{"user": to(user), place: to(guid)}})
 }
 
-func (f *foreign) client(id string, authorities ...string) {
+func (f *remotePlatform) client(id string, authorities ...string) {
 	f.t.Helper()
 	f.post("/uaa/oauth/clients", "client_id", map[string]any{
 		"client_id": id, "client_secret": id + "-secret", "authorized_grant_types": []string{"client_credentials"}, "authorities": authorities,
 	})
 }
 
-// startAlone runs dewd notify until the end of the test, and returns its URL.
-func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.Cmd, said *bytes.Buffer) {
+// startStandalone runs dewd notify until the end of the test, and returns its URL.
+func startStandalone(t *testing.T, f *remotePlatform, smtp string) (base string, cmd *exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
 	listen := freeAddress(t)
 	host, port, _ := strings.Cut(smtp, ":")
@@ -155,9 +155,9 @@ func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.C
 
 // The standalone service, in its own process, uses another dewd as Cloud Foundry.
 // Tokens, users, roles and scopes come from there, and mails arrive.
-func TestNotifyAlone(t *testing.T) {
-	beside(t)
-	f, office := newForeign(t), newPostOffice(t)
+func TestNotifyStandalone(t *testing.T) {
+	runParallel(t)
+	f, smtpServer := newRemotePlatform(t), newMailServer(t)
 	org := f.first("/v3/organizations?names=local")
 	space := f.first("/v3/spaces?names=dev&organization_guids=" + org)
 	ann, bob, cid := f.user("ann"), f.user("bob"), f.user("cid")
@@ -170,7 +170,7 @@ func TestNotifyAlone(t *testing.T) {
 	f.client("mailer", "notifications.manage", "notifications.write", "emails.write")
 	f.client("powerless", "uaa.none")
 
-	base, cmd, said := startAlone(t, f, office.address)
+	base, cmd, said := startStandalone(t, f, smtpServer.address)
 	c := clientToken(t, f.base, "mailer", "mailer-secret")
 	c.base = base
 	c.do(204, "PUT", "/notifications", `{"source_name":"Mailer","notifications":{"news":{"description":"News"}}}`)
@@ -184,7 +184,7 @@ func TestNotifyAlone(t *testing.T) {
 			t.Errorf("%s: %d queued, %v, want %d", path, len(queued), err, len(to))
 		}
 		for _, who := range to {
-			arrives(t, &notifyService{n: &notifier{}}, office, who, subject)
+			arrives(t, &notifyService{n: &notifier{}}, smtpServer, who, subject)
 		}
 		for _, q := range queued {
 			waitStatus(t, c, q.ID, string(delivery.Delivered))

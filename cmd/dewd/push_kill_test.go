@@ -19,18 +19,18 @@ import (
 // dewd is killed after the n-th commit and after the n-th call of containerd of a push,
 // for every n. After a restart, the same push succeeds and nothing is left of the first
 // one.
-func TestPushSurvivesEveryDeath(t *testing.T) {
-	beside(t)
+func TestPushSurvivesEveryKill(t *testing.T) {
+	runParallel(t)
 	step := rounds(8, 1)
 	for _, kind := range []string{"commit", "call"} {
 		t.Run(kind, func(t *testing.T) {
 			c := newCell(t, "--kill-delay", "1s")
 			for n := 1 + rand.N(step); ; n += step { // every run tries different numbers
-				died := c.pushAndDie(n, kind)
+				died := c.pushAndKill(n, kind)
 				c.start()
 				c.dew("push", "mortal", "-f", c.manifest(n))
 				c.settled(1)
-				c.eventually("the things of one instance", c.onlyOne)
+				c.eventually("the things of one instance", c.checkOneInstance)
 				c.dew("delete", "mortal", "-f", "-r")
 				c.eventually("nothing runs", func() error {
 					if got := c.leaves(); len(got) != 0 {
@@ -48,8 +48,8 @@ func TestPushSurvivesEveryDeath(t *testing.T) {
 	}
 }
 
-// pushAndDie pushes to a daemon that dies at that moment, and reports whether it died.
-func (c *cell) pushAndDie(n int, kind string) bool {
+// pushAndKill pushes to a daemon that dies at that moment, and reports whether it died.
+func (c *cell) pushAndKill(n int, kind string) bool {
 	c.t.Helper()
 	armed := filepath.Join(filepath.Dir(c.root), "armed")
 	if err := os.RemoveAll(armed); err != nil {
@@ -64,12 +64,12 @@ func (c *cell) pushAndDie(n int, kind string) bool {
 	if err := os.Mkdir(armed, 0o700); err != nil {
 		c.t.Fatal(err)
 	}
-	return c.diesOf("push", "mortal", "-f", c.manifest(n))
+	return c.killedDuring("push", "mortal", "-f", c.manifest(n))
 }
 
-// diesOf runs a command and reports whether dewd died. Otherwise it stops dewd, because
+// killedDuring runs a command and reports whether dewd died. Otherwise it stops dewd, because
 // the count was not reached. A command that fails while dewd runs is an error.
-func (c *cell) diesOf(args ...string) bool {
+func (c *cell) killedDuring(args ...string) bool {
 	c.t.Helper()
 	out, failed := c.outcome(args...)
 	if failed == nil {

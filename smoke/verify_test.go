@@ -13,7 +13,7 @@ func at(path string, want any) JSONCheck {
 	return JSONCheck{Path: path, Want: want, expr: jp.MustParseString(path)}
 }
 
-func TestJudgeAnswer(t *testing.T) {
+func TestVerifyAnswer(t *testing.T) {
 	page := answer{
 		status: 200, header: http.Header{"Content-Type": {"application/json; charset=utf-8"}},
 		body: `{"scope":"admin","users":[{"id":1,"name":"ada"},{"id":2.0,"name":"bob"}],"none":null,"big":9007199254740993}` + "\n",
@@ -42,13 +42,13 @@ func TestJudgeAnswer(t *testing.T) {
 		{"several", HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.users[*].name", []any{"ada", "bob"})}}, ""},
 		{"filter", HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.users[?(@.id == 1)].name", "ada")}}, ""},
 		{"a whole", HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.users[0]", map[string]any{"id": 1, "name": "ada"})}}, ""},
-		{"nothing there", HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.nowhere", "x")}}, `there is nothing at $.nowhere, want "x"`},
+		{"nothing there", HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.nowhere", "x")}}, `$.nowhere does not exist in the body, want "x"`},
 		{"text is no number", HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.users[0].id", "1")}}, `$.users[0].id is 1, want "1"`},
 	} {
-		t.Run(tt.name, func(t *testing.T) { expect(t, tt.in.judge(page), tt.want) })
+		t.Run(tt.name, func(t *testing.T) { expect(t, tt.in.verify(page), tt.want) })
 	}
-	expect(t, (&HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.a", 1)}}).judge(answer{status: 200, body: "<html>"}), "the body is not JSON")
-	expect(t, (&HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.a", 1)}}).judge(answer{status: 200, body: `{"a":1}{}`}), "there is something behind it")
+	expect(t, (&HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.a", 1)}}).verify(answer{status: 200, body: "<html>"}), "the body is not JSON")
+	expect(t, (&HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.a", 1)}}).verify(answer{status: 200, body: `{"a":1}{}`}), "unexpected data after the JSON value")
 }
 
 // expect checks for an error that contains a text, or for no error.
@@ -59,15 +59,15 @@ func expect(t *testing.T, err error, want string) {
 	}
 }
 
-func TestJudgeText(t *testing.T) {
+func TestVerifyText(t *testing.T) {
 	text := "hello"
-	expect(t, Text{Equals: &text}.judge("it", "hello\n"), "") // a printed line has a final newline
-	expect(t, Text{}.judge("it", "anything"), "")
+	expect(t, Text{Equals: &text}.verify("it", "hello\n"), "") // a printed line has a final newline
+	expect(t, Text{}.verify("it", "anything"), "")
 }
 
-func TestJudgeExit(t *testing.T) {
-	expect(t, ExitCheck{}.judge("APP/PROC/WEB: Exited with status 1", "CRASHED"), "")
-	expect(t, ExitCheck{Description: "a", Reason: "CRASHED"}.judge("a", "CRASHED"), "")
-	expect(t, ExitCheck{Description: "a"}.judge("b", "CRASHED"), `the exit record says "b", want "a"`)
-	expect(t, ExitCheck{Reason: "X"}.judge("b", "CRASHED"), `reason is "CRASHED", want "X"`)
+func TestVerifyExit(t *testing.T) {
+	expect(t, ExitCheck{}.verify("APP/PROC/WEB: Exited with status 1", "CRASHED"), "")
+	expect(t, ExitCheck{Description: "a", Reason: "CRASHED"}.verify("a", "CRASHED"), "")
+	expect(t, ExitCheck{Description: "a"}.verify("b", "CRASHED"), `the exit record says "b", want "a"`)
+	expect(t, ExitCheck{Reason: "X"}.verify("b", "CRASHED"), `reason is "CRASHED", want "X"`)
 }

@@ -16,7 +16,7 @@ import (
 
 func TestNewWants(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	for name, spoil := range map[string]func(c *Config){
 		"Registry":   func(c *Config) { c.Registry = nil },
 		"Processes":  func(c *Config) { c.Processes = nil },
@@ -37,7 +37,7 @@ func TestNewWants(t *testing.T) {
 // accepts only its own host names, and reveals nothing without a token.
 func TestListenerIsSafe(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.createApp("shop")
 	for _, tt := range []struct {
 		name, method, host, origin, path string
@@ -107,10 +107,10 @@ func wantError(t testing.TB, got *httptest.ResponseRecorder, title, detail strin
 // panic under that ID. The client sees no internal details.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	a := w.startedApp("shop")
 	w.fake.panics = true
-	got := w.ask("GET", "/v3/processes/"+a.GUID+"/stats", "")
+	got := w.request("GET", "/v3/processes/"+a.GUID+"/stats", "")
 	if got.Code != http.StatusInternalServerError {
 		t.Errorf("status = %d, want 500", got.Code)
 	}
@@ -127,7 +127,7 @@ func TestPanic(t *testing.T) {
 // A request over the socket is recorded under the name of the local user.
 func TestPeerIsActor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))(t)
 	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: w.local, ConnContext: PeerContext}}
 	srv.Start()
@@ -152,18 +152,18 @@ func TestPeerIsActor(t *testing.T) {
 
 func TestRoot(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	golden(t, "root", w.ask("GET", "/", "").Body.Bytes())
-	golden(t, "healthz", w.ask("GET", "/healthz", "").Body.Bytes())
+	w := newTestServer(t)
+	golden(t, "root", w.request("GET", "/", "").Body.Bytes())
+	golden(t, "healthz", w.request("GET", "/healthz", "").Body.Bytes())
 }
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.s.c.Metrics.ContainerdCall("task.Start", 20e6, nil)
 	w.s.c.Metrics.StoreCommit(2e6)
 	w.print(w.createApp("shop").GUID, "a line")
-	got := w.ask("GET", "/metrics", "")
+	got := w.request("GET", "/metrics", "")
 	for _, want := range []string{
 		"dew_log_backlog_bytes 0", "dew_log_frozen_leaves 0", "dew_log_append_seconds_count 2",
 		`dew_containerd_call_seconds_count{call="task.Start",result="ok"} 1`, "dew_store_commit_seconds_count 1",

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// people is a list of users of the home, with or without roles in its org.
-type people []string
+// userNames is a list of users of the org server, with or without roles in its org.
+type userNames []string
 
-func (p people) and(more ...string) people { return slices.Concat(p, more) }
+func (p userNames) and(more ...string) userNames { return slices.Concat(p, more) }
 
 // The users.
 const (
@@ -29,8 +29,8 @@ const (
 )
 
 var (
-	overseers = people{admin, adminReader, allAuditor}
-	members   = people{developer, spaceManager, spaceAuditor, supporter} // members of the space
+	overseers = userNames{admin, adminReader, allAuditor}
+	members   = userNames{developer, spaceManager, spaceAuditor, supporter} // members of the space
 	seeSpace  = overseers.and(members...).and(orgManager)
 	seeRoutes = seeSpace.and(orgAuditor)
 	seeOrg    = seeRoutes.and(orgBilling, orgUser)
@@ -40,7 +40,7 @@ var (
 // rule says who can call some endpoints. Other users who can see the resource get 403,
 // and the rest get 404.
 type rule struct {
-	may, see people
+	may, see userNames
 	unseen   int    // status for the rest (zero: 404)
 	at       string // the patterns, one on each line
 }
@@ -163,17 +163,17 @@ var rules = []rule{
 		GET /v3/apps/{guid}/crashes
 		GET /dew/v1/apps/{guid}/crash-mails
 		GET /dew/v1/service_instances/{guid}/snapshots`},
-	{may: people{admin, adminReader, developer, supporter}, see: seeSpace, at: `
+	{may: userNames{admin, adminReader, developer, supporter}, see: seeSpace, at: `
 		GET /v3/apps/{guid}/env
 		GET /v3/apps/{guid}/environment_variables`},
-	{may: people{admin, adminReader, developer}, see: seeSpace, at: `
+	{may: userNames{admin, adminReader, developer}, see: seeSpace, at: `
 		GET /v3/apps/{guid}/manifest
 		GET /v3/packages/{guid}/download
 		GET /v3/revisions/{guid}/environment_variables
 		GET /v3/service_instances/{guid}/credentials
 		GET /v3/service_route_bindings/{guid}/parameters
 		GET /stream/v1/services/{guid}`},
-	{may: people{admin, adminReader, developer}, at: `
+	{may: userNames{admin, adminReader, developer}, at: `
 		GET /v3/service_credential_bindings/{guid}/details`},
 	{may: overseers.and(orgManager, developer, spaceManager, spaceAuditor), see: seeSpace, at: `
 		GET /v3/droplets/{guid}/download`},
@@ -181,7 +181,7 @@ var rules = []rule{
 		GET /v3/service_brokers/{guid}`},
 	{may: overseers.and(orgAuditor, developer, spaceAuditor, supporter), at: `
 		GET /v3/audit_events/{guid}`},
-	{may: people{admin, developer, supporter}, see: seeSpace, at: `
+	{may: userNames{admin, developer, supporter}, see: seeSpace, at: `
 		POST /v3/apps/{guid}/actions/start
 		POST /v3/apps/{guid}/actions/stop
 		POST /v3/apps/{guid}/actions/restart
@@ -199,10 +199,10 @@ var rules = []rule{
 		DELETE /v3/spaces/{guid}/routes
 		DELETE /v3/service_credential_bindings/{guid}
 		DELETE /v3/service_route_bindings/{guid}`},
-	{may: people{admin, developer, supporter}, at: `
+	{may: userNames{admin, developer, supporter}, at: `
 		POST /v3/deployments/{guid}/actions/cancel
 		POST /v3/deployments/{guid}/actions/continue`},
-	{may: people{admin, developer}, see: seeSpace, at: `
+	{may: userNames{admin, developer}, see: seeSpace, at: `
 		POST /v3/spaces/{guid}/manifest_diff
 		POST /v3/spaces/{guid}/actions/apply_manifest
 		PATCH /v3/apps/{guid}
@@ -243,11 +243,11 @@ var rules = []rule{
 		POST /dew/v1/service_instances/{guid}/snapshots
 		POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore
 		DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}`},
-	{may: people{admin, orgManager, spaceManager}, see: seeSpace, at: `
+	{may: userNames{admin, orgManager, spaceManager}, see: seeSpace, at: `
 		PATCH /v3/spaces/{guid}
 		PATCH /v3/spaces/{guid}/features/{name}
 		DELETE /v3/roles/{guid}`},
-	{may: people{admin, orgManager}, see: seeSpace, at: `
+	{may: userNames{admin, orgManager}, see: seeSpace, at: `
 		DELETE /v3/spaces/{guid}
 		PATCH /v3/spaces/{guid}/relationships/isolation_segment
 		PATCH /v3/space_quotas/{guid}
@@ -262,7 +262,7 @@ var rules = []rule{
 		GET /v3/routes/{guid}/relationships/shared_spaces
 		GET /v3/domains/{guid}
 		GET /v3/domains/{guid}/route_reservations`},
-	{may: people{admin, developer, supporter}, see: seeRoutes, at: `
+	{may: userNames{admin, developer, supporter}, see: seeRoutes, at: `
 		PATCH /v3/routes/{guid}
 		DELETE /v3/routes/{guid}
 		POST /v3/routes/{guid}/destinations
@@ -271,9 +271,9 @@ var rules = []rule{
 		DELETE /v3/routes/{guid}/destinations/{destination}
 		POST /v3/routes/{guid}/relationships/shared_spaces
 		DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}`},
-	{may: people{admin, developer}, see: seeRoutes, at: `
+	{may: userNames{admin, developer}, see: seeRoutes, at: `
 		PATCH /v3/routes/{guid}/relationships/space`},
-	{may: people{admin, orgManager}, see: seeRoutes, at: `
+	{may: userNames{admin, orgManager}, see: seeRoutes, at: `
 		PATCH /v3/domains/{guid}
 		DELETE /v3/domains/{guid}
 		POST /v3/domains/{guid}/relationships/shared_organizations
@@ -293,34 +293,34 @@ var rules = []rule{
 		GET /v3/isolation_segments/{guid}/organizations
 		GET /v3/isolation_segments/{guid}/relationships/organizations
 		GET /v3/isolation_segments/{guid}/relationships/spaces`},
-	{may: people{admin, orgManager}, see: seeOrg, at: `
+	{may: userNames{admin, orgManager}, see: seeOrg, at: `
 		PATCH /v3/organizations/{guid}
 		PATCH /v3/organizations/{guid}/relationships/default_isolation_segment`},
-	{may: people{admin}, see: seeOrg, at: `
+	{may: userNames{admin}, see: seeOrg, at: `
 		DELETE /v3/organizations/{guid}
 		PATCH /v3/users/{guid}
 		DELETE /v3/users/{guid}`},
 
 	// The body names the org or space; users who cannot see it get 422.
-	{may: people{admin, developer}, see: seeSpace, unseen: 422, at: `
+	{may: userNames{admin, developer}, see: seeSpace, unseen: 422, at: `
 		POST /v3/apps
 		POST /v3/packages
 		POST /v3/droplets
 		POST /v3/service_instances
 		POST /v3/service_credential_bindings
 		POST /v3/service_brokers`},
-	{may: people{admin, developer, supporter}, see: seeSpace, unseen: 422, at: `
+	{may: userNames{admin, developer, supporter}, see: seeSpace, unseen: 422, at: `
 		POST /v3/routes
 		POST /v3/service_route_bindings`},
-	{may: people{admin, developer, supporter}, unseen: 422, at: `
+	{may: userNames{admin, developer, supporter}, unseen: 422, at: `
 		POST /v3/builds
 		POST /v3/deployments`},
-	{may: people{admin, orgManager}, see: seeOrg, unseen: 422, at: `
+	{may: userNames{admin, orgManager}, see: seeOrg, unseen: 422, at: `
 		POST /v3/spaces
 		POST /v3/roles
 		POST /v3/domains
 		POST /v3/space_quotas`},
-	{may: people{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422, at: `
+	{may: userNames{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422, at: `
 		POST /v3/security_groups/{guid}/relationships/running_spaces
 		POST /v3/security_groups/{guid}/relationships/staging_spaces
 		DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}
@@ -334,7 +334,7 @@ var rules = []rule{
 		GET /v3/service_usage_events/{guid}`},
 	{may: overseers, see: anybody, at: `
 		GET /metrics`},
-	{may: people{admin}, see: anybody, at: `
+	{may: userNames{admin}, see: anybody, at: `
 		POST /v3/organizations
 		POST /v3/users
 		POST /v3/buildpacks
@@ -379,7 +379,7 @@ var rules = []rule{
 }
 
 // variant is a request whose permissions do not follow from its pattern alone. In its
-// path and body, <Noun> stands for a GUID of the home.
+// path and body, <Noun> stands for a GUID of the org server.
 type variant struct {
 	rule
 	method, path, body string
@@ -390,47 +390,47 @@ func (v variant) name() string { return v.method + " " + v.path + " " + v.body }
 
 var variants = []variant{
 	// Supporters can change the revisions feature, but not SSH.
-	{rule{may: people{admin, developer, supporter}, see: seeSpace}, "PATCH", "/v3/apps/<App>/features/revisions", `{"enabled":true}`},
+	{rule{may: userNames{admin, developer, supporter}, see: seeSpace}, "PATCH", "/v3/apps/<App>/features/revisions", `{"enabled":true}`},
 
 	// Supporters can bind apps, but cannot create keys.
 	{
-		rule{may: people{admin, developer, supporter}, see: seeSpace, unseen: 422},
+		rule{may: userNames{admin, developer, supporter}, see: seeSpace, unseen: 422},
 		"POST", "/v3/service_credential_bindings",
 		`{"type":"app","relationships":{"app":{"data":{"guid":"<App>"}},"service_instance":{"data":{"guid":"<Provided>"}}}}`,
 	},
-	{rule{may: people{admin, developer}, see: seeSpace}, "DELETE", "/v3/service_credential_bindings/<Key>", ``},
+	{rule{may: userNames{admin, developer}, see: seeSpace}, "DELETE", "/v3/service_credential_bindings/<Key>", ``},
 
 	// Managers of the space can also assign roles in it.
 	{
-		rule{may: people{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422},
+		rule{may: userNames{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422},
 		"POST", "/v3/roles",
 		`{"type":"space_auditor","relationships":{"user":{"data":{"guid":"</v3/users/>"}},"space":{"data":{"guid":"<Space>"}}}}`,
 	},
 
 	// Only administrators can change shared resources, and suspend an org.
-	{rule{may: people{admin}, see: seeOrg}, "PATCH", "/v3/organizations/<Organization>", `{"suspended":true}`},
-	{rule{may: people{admin}, see: anybody}, "POST", "/v3/domains", `{"name":"NEW.example.org"}`},
+	{rule{may: userNames{admin}, see: seeOrg}, "PATCH", "/v3/organizations/<Organization>", `{"suspended":true}`},
+	{rule{may: userNames{admin}, see: anybody}, "POST", "/v3/domains", `{"name":"NEW.example.org"}`},
 	{rule{may: anybody}, "GET", "/v3/domains/<Shared domain>", ``},
-	{rule{may: people{admin}, see: anybody}, "PATCH", "/v3/domains/<Shared domain>", `{"metadata":META}`},
+	{rule{may: userNames{admin}, see: anybody}, "PATCH", "/v3/domains/<Shared domain>", `{"metadata":META}`},
 	{
-		rule{may: people{admin}, see: anybody},
+		rule{may: userNames{admin}, see: anybody},
 		"POST", "/v3/service_brokers",
 		`{"name":"NEW","url":"https://x.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}}}`,
 	},
 	{rule{may: overseers}, "GET", "/v3/service_brokers/<Global broker>", ``},
-	{rule{may: people{admin}, see: overseers}, "PATCH", "/v3/service_brokers/<Global broker>", `{"metadata":META}`},
+	{rule{may: userNames{admin}, see: overseers}, "PATCH", "/v3/service_brokers/<Global broker>", `{"metadata":META}`},
 
 	// A resource that is not assigned to a space is visible to those who can assign it.
 	{rule{may: overseers.and(orgManager)}, "GET", "/v3/space_quotas/<Other quota>", ``},
-	{rule{may: people{admin, orgManager}, see: overseers}, "PATCH", "/v3/space_quotas/<Other quota>", `{"name":"NEW"}`},
+	{rule{may: userNames{admin, orgManager}, see: overseers}, "PATCH", "/v3/space_quotas/<Other quota>", `{"name":"NEW"}`},
 	{rule{may: overseers}, "GET", "/v3/security_groups/<Other group>", ``},
-	{rule{may: people{admin}, see: overseers}, "PATCH", "/v3/security_groups/<Other group>", `{"name":"NEW"}`},
-	{rule{may: people{admin}, see: overseers}, "DELETE", "/v3/security_groups/<Other group>", ``},
+	{rule{may: userNames{admin}, see: overseers}, "PATCH", "/v3/security_groups/<Other group>", `{"name":"NEW"}`},
+	{rule{may: userNames{admin}, see: overseers}, "DELETE", "/v3/security_groups/<Other group>", ``},
 
 	// Users of other orgs are not visible, but all users can see themselves.
 	{rule{may: overseers.and(stranger)}, "GET", "/v3/users/<Stranger>", ``},
-	{rule{may: people{admin}, see: overseers.and(stranger)}, "PATCH", "/v3/users/<Stranger>", `{"metadata":META}`},
-	{rule{may: people{admin}, see: overseers.and(stranger)}, "DELETE", "/v3/users/<Stranger>", ``},
+	{rule{may: userNames{admin}, see: overseers.and(stranger)}, "PATCH", "/v3/users/<Stranger>", `{"metadata":META}`},
+	{rule{may: userNames{admin}, see: overseers.and(stranger)}, "DELETE", "/v3/users/<Stranger>", ``},
 
 	// A resource that does not exist gets 404 for all users.
 	{rule{}, "PATCH", "/v3/stacks/none", `{"metadata":META}`},
@@ -467,13 +467,13 @@ func (r rule) answerTo(who string) int {
 	return 404
 }
 
-// harmless reports whether requests for a pattern change nothing in the home.
+// harmless reports whether requests for a pattern change nothing in the org server.
 func (r rule) harmless(pattern string) bool {
 	return strings.HasPrefix(pattern, "GET ") || r.answerTo(nobody) == 0
 }
 
-// judges returns the rules by pattern, and checks that every endpoint has exactly one.
-func judges(t *testing.T) map[string]rule {
+// rulesByPattern returns the rules by pattern, and checks that every endpoint has exactly one.
+func rulesByPattern(t *testing.T) map[string]rule {
 	t.Helper()
 	out := map[string]rule{}
 	for _, r := range rules {

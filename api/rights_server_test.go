@@ -30,24 +30,24 @@ var instead = map[string]struct{ path, body string }{
 const mappedRoute = "/v3/routes/<Mapped route>/destinations/<Destination>"
 
 // below holds the 404 messages that permitted users get, because no app runs in the
-// home.
+// org server.
 var below = map[string]string{
 	"DELETE /v3/processes/{guid}/instances/{index}":             "Instance not found",
 	"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": "Instance not found",
 }
 
-// court is a home that has every resource that the permission tests request.
-type court struct {
-	*ruin
+// permissionServer is a org server that has every resource that the permission tests request.
+type permissionServer struct {
+	*badInputServer
 	t      *testing.T
 	cases  map[string]variant
 	who    map[string]auth.Principal
 	bodies map[string]string // valid bodies, by pattern
 }
 
-func newCourt(t *testing.T) *court {
+func newPermissionServer(t *testing.T) *permissionServer {
 	t.Helper()
-	h := newHome(t)
+	h := newOrgServer(t)
 	var built v3.Build
 	h.want(200, "GET", "/v3/builds/"+h.guids["Build"], "", &built)
 	h.guids["Built"], h.guids["Elsewhere"] = built.Package.GUID, must(h.c.Registry.PutOrg(app.Org{Name: "further-away"}))(t).GUID
@@ -59,7 +59,7 @@ func newCourt(t *testing.T) *court {
 		t.Fatal(err)
 	}
 	h.furnish(t)
-	c := &court{ruin: newRuin(t, h), t: t, cases: map[string]variant{}, who: map[string]auth.Principal{}, bodies: map[string]string{}}
+	c := &permissionServer{badInputServer: newBadInputServer(t, h), t: t, cases: map[string]variant{}, who: map[string]auth.Principal{}, bodies: map[string]string{}}
 	for _, v := range variants {
 		c.cases[v.name()] = v
 	}
@@ -72,8 +72,8 @@ func newCourt(t *testing.T) *court {
 	return c
 }
 
-// furnish creates the resources of the variants, and those that a home lacks.
-func (h *home) furnish(t *testing.T) {
+// furnish creates the resources of the variants, and those that a org server lacks.
+func (h *orgServer) furnish(t *testing.T) {
 	t.Helper()
 	reg := h.c.Registry
 	h.guids["/routing/v1/router_groups/"] = must(reg.RouterGroups())(t)[0].GUID
@@ -88,7 +88,7 @@ func (h *home) furnish(t *testing.T) {
 	h.guids["Mapped route"], h.guids["Destination"] = mapped.GUID, mapped.Destinations[0].GUID
 	h.guids["Shared domain"] = must(reg.DefaultDomain())(t).GUID
 	h.guids["Stranger"] = must(h.c.Auth.Accounts().UserByName(stranger, ""))(t).GUID
-	h.guids["Front"] = h.service(homeMark + "-front").GUID
+	h.guids["Front"] = h.service(orgMark + "-front").GUID
 	brokers := must(h.c.Services.Brokers(services.BrokerFilter{}))(t)
 	h.guids["Global broker"] = brokers[slices.IndexFunc(brokers, func(b services.ServiceBroker) bool { return b.Space == "" })].GUID
 	var made v3.ServiceInstance
@@ -101,7 +101,7 @@ func (h *home) furnish(t *testing.T) {
 }
 
 // demand sends the request of an endpoint or a variant as a user, with a valid body.
-func (c *court) demand(pattern, who string) *httptest.ResponseRecorder {
+func (c *permissionServer) demand(pattern, who string) *httptest.ResponseRecorder {
 	c.t.Helper()
 	if v, ok := c.cases[pattern]; ok {
 		return c.send(who, v.method, c.fill(v.path), c.fill(v.body))
@@ -117,7 +117,7 @@ func (c *court) demand(pattern, who string) *httptest.ResponseRecorder {
 }
 
 // body returns a valid body for an endpoint.
-func (c *court) body(pattern string) string {
+func (c *permissionServer) body(pattern string) string {
 	c.t.Helper()
 	if pattern == "/" || c.schemaAt(pattern) == nil {
 		return "{}"
@@ -129,7 +129,7 @@ func (c *court) body(pattern string) string {
 }
 
 // send calls the handler without the token check, which other tests cover.
-func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder {
+func (c *permissionServer) send(who, method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	got := httptest.NewRecorder()
 	c.s.mux.ServeHTTP(got, r.WithContext(access.WithCaller(r.Context(), &access.Caller{Who: c.who[who]})))
@@ -137,7 +137,7 @@ func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder 
 }
 
 // wantRefused checks that a user is refused, learns nothing and changes nothing.
-func (c *court) wantRefused(pattern, who string, want int) {
+func (c *permissionServer) wantRefused(pattern, who string, want int) {
 	c.t.Helper()
 	got := c.demand(pattern, who)
 	if got.Code != want {
@@ -154,7 +154,7 @@ func (c *court) wantRefused(pattern, who string, want int) {
 
 // wantLetIn checks that a user has permission. The request can still fail for another
 // reason, if its status differs from that of a user without permission.
-func (c *court) wantLetIn(pattern, who string, r rule) {
+func (c *permissionServer) wantLetIn(pattern, who string, r rule) {
 	c.t.Helper()
 	got := c.demand(pattern, who)
 	undone := (got.Code == 400 || got.Code == 422) && r.unseen != 422 || got.Code == 404 && below[pattern] != "" && strings.Contains(got.Body.String(), below[pattern])
@@ -169,7 +169,7 @@ func (c *court) wantLetIn(pattern, who string, r rule) {
 // Supporters can read the variables of an app, but not the credentials among them.
 func TestSupportersReadNoCredentials(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	for who, want := range map[string]string{developer: `"VCAP_SERVICES"`, adminReader: `"VCAP_SERVICES"`, supporter: `{"redacted_message":"[PRIVATE DATA HIDDEN]"}`} {
 		got := h.as(h.tokens[who], "GET", "/v3/apps/"+h.app+"/env", "").Body.String()
 		if !strings.Contains(got, want) || !strings.Contains(got, `"environment_variables":{"N":`) {
@@ -183,9 +183,9 @@ func TestSupportersReadNoCredentials(t *testing.T) {
 
 // The parameters of a service instance are visible in its own space, but not in spaces
 // that share it. Users of neither space cannot see the instance.
-func TestParametersStayAtHome(t *testing.T) {
+func TestParametersAreHiddenInSharedSpaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestServer(t)
 	at := "/v3/service_instances/" + w.makeService("db").GUID
 	there := must(w.c.Registry.PutSpace(app.Space{Name: "there", Org: w.space.Org}))(t)
 	guest := w.user("guest")
@@ -207,7 +207,7 @@ func TestParametersStayAtHome(t *testing.T) {
 // Only a user with permission in the other space can stop sharing a route with it.
 func TestUnshareRouteThere(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newOrgServer(t)
 	there := must(h.c.Registry.PutSpace(app.Space{Name: "there", Org: h.org.GUID}))(t)
 	h.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
 	shared := "/v3/routes/" + h.guids["Route"] + "/relationships/shared_spaces"

@@ -13,14 +13,14 @@ import (
 
 // Instances are restarted one by one, and scaled down, under load. No request fails,
 // neither running nor new ones.
-func TestInstancesLeaveGently(t *testing.T) {
-	beside(t)
-	w := newTown(t)
+func TestInstancesStopGracefully(t *testing.T) {
+	runParallel(t)
+	w := newRouteTest(t)
 	w.push("shop", "  instances: 2\n  env: {MARK: only}\n")
 	w.marks(t, 2, "only")
 	asked := w.load(t)
 	for i := range rounds(4, 20) {
-		w.replaces(i % 2)
+		w.restartInstance(i % 2)
 	}
 	for range rounds(2, 10) {
 		for _, n := range []int{3, 1, 2} {
@@ -33,30 +33,30 @@ func TestInstancesLeaveGently(t *testing.T) {
 	}
 }
 
-// lives is an instance in the stats.
-type lives struct {
+// instanceState is an instance in the stats.
+type instanceState struct {
 	Index    int
 	State    string
 	Routable *bool
 	ID       string `json:"instance_guid"`
 }
 
-func (w *town) lives(name string) (out []lives) {
+func (w *routeTest) instanceStates(name string) (out []instanceState) {
 	w.t.Helper()
-	var stats struct{ Resources []lives }
-	if err := json.Unmarshal([]byte(w.look("/v3/processes/"+w.appGUID(name)+"/stats")), &stats); err != nil {
+	var stats struct{ Resources []instanceState }
+	if err := json.Unmarshal([]byte(w.getBody("/v3/processes/"+w.appGUID(name)+"/stats")), &stats); err != nil {
 		w.t.Fatal(err)
 	}
 	return stats.Resources
 }
 
-// replaces restarts an instance and waits for the next one.
-func (w *town) replaces(index int) {
+// restartInstance restarts an instance and waits for the next one.
+func (w *routeTest) restartInstance(index int) {
 	w.t.Helper()
-	before := w.lives("shop")[index].ID
+	before := w.instanceStates("shop")[index].ID
 	w.dew("restart-app-instance", "shop", fmt.Sprint(index))
 	w.eventually("another instance", func() error {
-		if now := w.lives("shop")[index]; now.State != "RUNNING" || now.ID == before || now.Routable == nil || !*now.Routable {
+		if now := w.instanceStates("shop")[index]; now.State != "RUNNING" || now.ID == before || now.Routable == nil || !*now.Routable {
 			return fmt.Errorf("%+v", now)
 		}
 		return nil
@@ -65,30 +65,30 @@ func (w *town) replaces(index int) {
 
 // A readiness check removes an instance from its routes and adds it again. It records
 // both, and stops no instance. The next daemon has the same state.
-func TestReadinessSteersRoutes(t *testing.T) {
-	w := newTown(t)
+func TestReadinessControlsRoutes(t *testing.T) {
+	w := newRouteTest(t)
 	w.push("shop", "  instances: 2\n  env: {MARK: only}\n  readiness-health-check-type: http\n"+
 		"  readiness-health-check-http-endpoint: /ready\n  readiness-health-check-interval: 1\n")
 	w.marks(t, 2, "only")
-	before := w.lives("shop")
+	before := w.instanceStates("shop")
 	asked := w.load(t)
 	for range rounds(1, 5) {
 		w.dew("ssh", "shop", "-i", "1", "-c", "touch /tmp/unready")
-		w.steered(t, 1, false)
+		w.awaitReceivers(t, 1, false)
 		w.dew("ssh", "shop", "-i", "1", "-c", "rm /tmp/unready")
-		w.steered(t, 2, true)
+		w.awaitReceivers(t, 2, true)
 	}
 	if n := asked(); n < 100 {
 		t.Errorf("only %d requests were made", n)
 	}
-	for i, now := range w.lives("shop") {
+	for i, now := range w.instanceStates("shop") {
 		if now.ID != before[i].ID {
 			t.Errorf("instance %d was replaced", i)
 		}
 	}
 	var told []string
 	w.eventually("the last turn is told", func() error { // routes change before that
-		if told = w.turnsOf(); len(told) < 2+2*rounds(1, 5) {
+		if told = w.readinessEvents(); len(told) < 2+2*rounds(1, 5) {
 			return fmt.Errorf("%v", told)
 		}
 		return nil
@@ -96,10 +96,10 @@ func TestReadinessSteersRoutes(t *testing.T) {
 	guid := w.appGUID("shop")
 	w.kill(syscall.SIGKILL)
 	var log []string
-	w.read(func(b books) { log = linesOf(t, b, guid) })
-	w.begin()
-	w.steered(t, 2, true)
-	if again := w.turnsOf(); !slices.Equal(again, told) {
+	w.read(func(b diskState) { log = linesOf(t, b, guid) })
+	w.startDewd()
+	w.awaitReceivers(t, 2, true)
+	if again := w.readinessEvents(); !slices.Equal(again, told) {
 		t.Errorf("the next daemon tells %v, after %v", again, told)
 	}
 	pair := []string{"audit.app.process.not-ready 1", "audit.app.process.ready 1"}
@@ -118,7 +118,7 @@ func TestReadinessSteersRoutes(t *testing.T) {
 }
 
 // linesOf returns the lines of an app with their sources.
-func linesOf(t *testing.T, b books, guid string) (out []string) {
+func linesOf(t *testing.T, b diskState, guid string) (out []string) {
 	t.Helper()
 	l, err := b.logs.App(guid)
 	if err != nil {
@@ -136,12 +136,12 @@ func linesOf(t *testing.T, b books, guid string) (out []string) {
 	return out
 }
 
-// steered waits until this number of instances get requests, and instance 1 is or is
+// awaitReceivers waits until this number of instances get requests, and instance 1 is or is
 // not one of them.
-func (w *town) steered(t *testing.T, instances int, routable bool) {
+func (w *routeTest) awaitReceivers(t *testing.T, instances int, routable bool) {
 	t.Helper()
 	w.eventually("the routes follow", func() error {
-		if now := w.lives("shop")[1]; now.State != "RUNNING" || now.Routable == nil || *now.Routable != routable {
+		if now := w.instanceStates("shop")[1]; now.State != "RUNNING" || now.Routable == nil || *now.Routable != routable {
 			return fmt.Errorf("%+v", now)
 		}
 		return nil
@@ -149,8 +149,8 @@ func (w *town) steered(t *testing.T, instances int, routable bool) {
 	w.marks(t, instances, "only")
 }
 
-// turnsOf returns the readiness events with their index, oldest first.
-func (w *town) turnsOf() (out []string) {
+// readinessEvents returns the readiness events with their index, oldest first.
+func (w *routeTest) readinessEvents() (out []string) {
 	w.t.Helper()
 	var list struct {
 		Resources []struct {
@@ -164,7 +164,7 @@ func (w *town) turnsOf() (out []string) {
 	}
 	guid := w.appGUID("shop")
 	path := "/v3/audit_events?order_by=created_at&types=audit.app.process.ready,audit.app.process.not-ready&target_guids=" + guid
-	if err := json.Unmarshal([]byte(w.look(path)), &list); err != nil {
+	if err := json.Unmarshal([]byte(w.getBody(path)), &list); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, e := range list.Resources {

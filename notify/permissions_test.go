@@ -27,21 +27,21 @@ func pathOf(pattern string) (method, path string) {
 	return method, path
 }
 
-const notYours = "You are not authorized to perform the requested action"
+const forbidden = "You are not authorized to perform the requested action"
 
 // For every endpoint of both versions, no token gives 401, and scopes that are not
 // listed give 403. Each listed scope is accepted.
-func TestRights(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
-	for version, table := range map[string]map[string]right{"1": rights, "2": rights2} {
+	for version, table := range map[string]map[string]permission{"1": permissions, "2": permissions2} {
 		for _, pattern := range slices.Sorted(maps.Keys(table)) {
-			t.Run(version+" "+pattern, func(t *testing.T) { tryRights(t, w, version, pattern, table[pattern]) })
+			t.Run(version+" "+pattern, func(t *testing.T) { tryPermissions(t, w, version, pattern, table[pattern]) })
 		}
 	}
 }
 
-func tryRights(t *testing.T, w *httpWorld, version, pattern string, needs right) {
+func tryPermissions(t *testing.T, w *httpWorld, version, pattern string, needs permission) {
 	method, path := pathOf(pattern)
 	try := func(token string) got { return w.do(token, method, path, "", with(VersionHeader, version)) }
 	if needs.open {
@@ -50,50 +50,50 @@ func tryRights(t *testing.T, w *httpWorld, version, pattern string, needs right)
 		}
 		return
 	}
-	try("").want(t, "without a token", http.StatusUnauthorized, refused("Authorization header is invalid: missing"))
-	try(w.as("somebody")).want(t, "no scope", http.StatusForbidden, refused(notYours))
-	for _, scope := range every {
+	try("").want(t, "without a token", http.StatusUnauthorized, errorJSON("Authorization header is invalid: missing"))
+	try(w.clientWith("somebody")).want(t, "no scope", http.StatusForbidden, errorJSON(forbidden))
+	for _, scope := range allScopes {
 		// The client of the path is "sender"; an administrator has the same permission.
 		scopes := []string{scope}
 		if needs.owner {
 			scopes = append(scopes, ScopeAdmin)
 		}
-		g := try(w.as("somebody", scopes...))
+		g := try(w.clientWith("somebody", scopes...))
 		allowed := slices.Contains(needs.oneOf, scope)
 		if needs.self {
 			allowed = scope == ScopePrefsAdmin
 		}
 		switch {
 		case !allowed:
-			g.want(t, "with "+scope, http.StatusForbidden, refused(notYours))
+			g.want(t, "with "+scope, http.StatusForbidden, errorJSON(forbidden))
 		case g.code == http.StatusForbidden || g.code == http.StatusUnauthorized:
 			t.Errorf("with %s: %d %s", scope, g.code, g.body)
 		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(every), func(s string) bool { return slices.Contains(needs.oneOf, s) })
-	try(w.as("somebody", rest...)).want(t, "with all others", http.StatusForbidden, refused(notYours))
+	rest := slices.DeleteFunc(slices.Clone(allScopes), func(s string) bool { return slices.Contains(needs.oneOf, s) })
+	try(w.clientWith("somebody", rest...)).want(t, "with all others", http.StatusForbidden, errorJSON(forbidden))
 }
 
 // The server starts only if the table and the endpoints have the same patterns.
-func TestCheckRights(t *testing.T) {
-	table := map[string]right{"GET /a": {}}
+func TestCheckPermissions(t *testing.T) {
+	table := map[string]permission{"GET /a": {}}
 	for _, tt := range []struct {
-		answered []string
-		want     string
+		endpoints []string
+		want      string
 	}{
 		{[]string{"GET /a"}, ""},
-		{[]string{"GET /a", "GET /b"}, `pattern "GET /b" has no right`},
-		{nil, `"GET /a" has a permission, but no handler`},
+		{[]string{"GET /a", "GET /b"}, `endpoint "GET /b" has no permission`},
+		{nil, `endpoint "GET /a" has a permission, but no handler`},
 	} {
-		err := checkRights(table, tt.answered)
+		err := checkPermissions(table, tt.endpoints)
 		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
-			t.Errorf("checkRights(%v) = %v, want %q", tt.answered, err, tt.want)
+			t.Errorf("checkPermissions(%v) = %v, want %q", tt.endpoints, err, tt.want)
 		}
 	}
 }
 
 // The spellings with underscores are the same permissions.
-func TestSpellings(t *testing.T) {
+func TestScopeAliases(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.client("spelled", "notifications_write", "notifications_templates.read", "notifications_templates.write", ScopeManage)
 	w.do(token, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "register", 204, "")
@@ -105,7 +105,7 @@ func TestSpellings(t *testing.T) {
 		t.Errorf("send: %d %s", g.code, g.body)
 	}
 	for _, other := range []string{"notifications_manage", "notification.write", "Notifications.write"} {
-		if holds(auth.Principal{Scopes: []string{other}}, ScopeManage) || holds(auth.Principal{Scopes: []string{other}}, ScopeWrite) {
+		if hasScope(auth.Principal{Scopes: []string{other}}, ScopeManage) || hasScope(auth.Principal{Scopes: []string{other}}, ScopeWrite) {
 			t.Errorf("%s is taken for a scope that it is not", other)
 		}
 	}
@@ -122,10 +122,10 @@ func TestOwnership(t *testing.T) {
 	}
 	for path, body := range bodies {
 		w.do(w.sender(), "PUT", path, body).want(t, "owner "+path, 204, "")
-		w.do(w.as("other", ScopeManage), "PUT", path, body).want(t, "other "+path, 403, refused(notYours))
-		w.do(w.as("other", ScopeManage, ScopeAdmin), "PUT", path, body).want(t, "admin "+path, 204, "")
-		w.do(w.as("other", ScopeManage, "uaa.admin"), "PUT", path, body).want(t, "uaa.admin "+path, 204, "")
-		w.do(w.as("other", ScopeAdmin), "PUT", path, body).want(t, "admin without manage "+path, 403, refused(notYours))
+		w.do(w.clientWith("other", ScopeManage), "PUT", path, body).want(t, "other "+path, 403, errorJSON(forbidden))
+		w.do(w.clientWith("other", ScopeManage, ScopeAdmin), "PUT", path, body).want(t, "admin "+path, 204, "")
+		w.do(w.clientWith("other", ScopeManage, "uaa.admin"), "PUT", path, body).want(t, "uaa.admin "+path, 204, "")
+		w.do(w.clientWith("other", ScopeAdmin), "PUT", path, body).want(t, "admin without manage "+path, 403, errorJSON(forbidden))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestOwnership(t *testing.T) {
 func TestBadTokens(t *testing.T) {
 	w := newHTTPWorld(t)
 	good := w.sender()
-	gone := w.client("gone", every...)
+	gone := w.client("gone", allScopes...)
 	if err := w.auth.Accounts().DeleteClient("gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestBadTokens(t *testing.T) {
 		{"other scheme", "Basic " + good, "missing", "missing"},
 		{"two blanks", "Bearer  " + good, "missing", "missing"},
 		{"no token", "Bearer ", "missing", "missing"},
-		{"expired", "Bearer " + w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = 1 }), "token is expired", "token is expired"},
+		{"expired", "Bearer " + w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = 1 }), "token is expired", "token is expired"},
 		{"revoked", "Bearer " + gone, "token is revoked", "token is revoked"},
 		{"two segments", "Bearer " + parts[0] + "." + parts[1], "token contains an invalid number of segments", "corrupt"},
 		{"bad base64", "Bearer " + parts[0] + ".%%%." + parts[2], "illegal base64 data at input byte 0", "corrupt"},
@@ -164,19 +164,19 @@ func TestBadTokens(t *testing.T) {
 		{"symmetric", "Bearer " + signed(jwt.SigningMethodHS256, []byte("x")), "Unsupported signing method HS256", "corrupt"},
 		{"unsigned", "Bearer " + signed(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), "Unsupported signing method none", "corrupt"},
 		{"no kid", "Bearer " + bare, "Unable to lookup key id for the token", "corrupt"},
-		{"unknown kid", "Bearer " + w.resigned(good, func(t *jwt.Token, _ jwt.MapClaims) { t.Header["kid"] = "zzz" }), "unknown key with id zzz", "corrupt"},
+		{"unknown kid", "Bearer " + w.signWith(good, func(t *jwt.Token, _ jwt.MapClaims) { t.Header["kid"] = "zzz" }), "unknown key with id zzz", "corrupt"},
 		{"changed claims", "Bearer " + parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"scope":["notifications.admin"]}`)) + "." + parts[2], "crypto/rsa: verification error", "corrupt"},
 		{"header is no JSON", "Bearer " + base64.RawURLEncoding.EncodeToString([]byte(`x`)) + "." + parts[1] + "." + parts[2], "token is invalid", "corrupt"},
-		{"other issuer", "Bearer " + w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["iss"] = "http://elsewhere" }), "token is invalid", "corrupt"},
+		{"other issuer", "Bearer " + w.signWith(good, func(_ *jwt.Token, c jwt.MapClaims) { c["iss"] = "http://elsewhere" }), "token is invalid", "corrupt"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := w.do("", "GET", "/templates", "", with("Authorization", tt.header))
-			g.want(t, "version 1", 401, refused("Authorization header is invalid: "+tt.reason))
+			g.want(t, "version 1", 401, errorJSON("Authorization header is invalid: "+tt.reason))
 			if strings.HasSuffix(g.body, "\n") || g.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("body %q, challenge %q", g.body, g.header.Get("WWW-Authenticate"))
 			}
 			g = w.do("", "GET", "/senders", "", with("Authorization", tt.header), version2)
-			g.want(t, "version 2", 401, refused("Authorization header is invalid: "+tt.reason2))
+			g.want(t, "version 2", 401, errorJSON("Authorization header is invalid: "+tt.reason2))
 		})
 	}
 	w.do("", "GET", "/templates", "", with("Authorization", "bEaReR "+good)).want(t, "scheme in any case", 200, "{}")
@@ -185,7 +185,7 @@ func TestBadTokens(t *testing.T) {
 // An error of the store is not reported as an invalid token, and clients do not see it.
 func TestVerifierFails(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Auth = brokenVerifier{} })
-	w.do("a.b.c", "GET", "/templates", "").want(t, "broken", 500, refused("Internal Server Error"))
+	w.do("a.b.c", "GET", "/templates", "").want(t, "broken", 500, errorJSON("Internal Server Error"))
 	if !strings.Contains(w.logged.String(), "http: Server closed") {
 		t.Errorf("log = %s", w.logged)
 	}

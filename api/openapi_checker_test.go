@@ -17,9 +17,9 @@ import (
 	"github.com/dewrun/dew/api/rest"
 )
 
-// witness compares the requests and responses of all tests of this package with the API
+// descriptionChecker compares the requests and responses of all tests of this package with the API
 // description.
-type witness struct {
+type descriptionChecker struct {
 	mux *http.ServeMux // only used to find patterns
 	all map[string]rest.Shape
 
@@ -29,8 +29,8 @@ type witness struct {
 	passed   map[[sha256.Size]byte]bool    // hashes of texts that were valid at a place
 }
 
-var theWitness = sync.OnceValues(func() (*witness, error) {
-	v := &witness{mux: http.NewServeMux(), all: operations(), compiler: newCompiler(), schemas: map[string]*jsonschema.Schema{}, passed: map[[sha256.Size]byte]bool{}}
+var theWitness = sync.OnceValues(func() (*descriptionChecker, error) {
+	v := &descriptionChecker{mux: http.NewServeMux(), all: operations(), compiler: newCompiler(), schemas: map[string]*jsonschema.Schema{}, passed: map[[sha256.Size]byte]bool{}}
 	for pattern := range v.all {
 		v.mux.Handle(pattern, http.NotFoundHandler())
 	}
@@ -45,16 +45,16 @@ var theWitness = sync.OnceValues(func() (*witness, error) {
 	return v, v.compiler.AddResource("mem:description", doc)
 })
 
-// hear wraps a handler so that all requests and responses are compared.
-func hear(t testing.TB, door http.Handler) http.Handler {
+// checkDescription wraps a handler so that all requests and responses are compared.
+func checkDescription(t testing.TB, handler http.Handler) http.Handler {
 	if _, test := t.(*testing.T); !test { // benchmarks must not be slowed down, and fuzzing can send invalid JSON
-		return door
+		return handler
 	}
 	v := must(theWitness())(t)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, recorded := w.(*httptest.ResponseRecorder)
 		if !recorded { // the test reads the response as a stream
-			door.ServeHTTP(w, r)
+			handler.ServeHTTP(w, r)
 			return
 		}
 		var sent bytes.Buffer
@@ -64,16 +64,16 @@ func hear(t testing.TB, door http.Handler) http.Handler {
 				io.Closer
 			}{io.TeeReader(r.Body, &sent), r.Body}
 		}
-		asked := r.Clone(r.Context())
-		door.ServeHTTP(w, r)
-		if err := v.compare(asked, sent.Bytes(), got); err != nil {
-			t.Errorf("%s %s is not as described: %v\n%.2000s", asked.Method, asked.URL, err, got.Body)
+		clone := r.Clone(r.Context())
+		handler.ServeHTTP(w, r)
+		if err := v.compare(clone, sent.Bytes(), got); err != nil {
+			t.Errorf("%s %s is not as described: %v\n%.2000s", clone.Method, clone.URL, err, got.Body)
 		}
 	})
 }
 
 // compare returns an error if a request or its response does not match the description.
-func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRecorder) error {
+func (v *descriptionChecker) compare(r *http.Request, sent []byte, got *httptest.ResponseRecorder) error {
 	_, pattern := v.mux.Handler(r)
 	o, known := v.all[pattern]
 	if !known || !strings.HasPrefix(pattern, r.Method+" ") { // no endpoint matches
@@ -84,7 +84,7 @@ func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRe
 	if got.Code >= http.StatusBadRequest {
 		return v.check(got.Body.Bytes(), "components", "schemas", "Errors")
 	}
-	cs, ok := o.Gives[got.Code]
+	cs, ok := o.Responses[got.Code]
 	switch {
 	case !ok:
 		return fmt.Errorf("nothing says that it answers %d", got.Code)
@@ -99,11 +99,11 @@ func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRe
 		}
 	}
 	for name := range r.URL.Query() {
-		if !o.Knows(name) {
+		if !o.HasParam(name) {
 			return fmt.Errorf("nothing says that there is a query parameter %q", name)
 		}
 	}
-	if len(o.Takes) > 0 && o.Takes[0].Of != nil {
+	if len(o.Bodies) > 0 && o.Bodies[0].Of != nil {
 		if err := v.check(sent, append(place, "requestBody", "content", rest.MediaJSON, "schema")...); err != nil {
 			return fmt.Errorf("the request: %w: %s", err, sent)
 		}
@@ -111,7 +111,7 @@ func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRe
 	return nil
 }
 
-func (v *witness) checkContent(cs []rest.Content, kind string, body []byte, place []string) error {
+func (v *descriptionChecker) checkContent(cs []rest.Content, kind string, body []byte, place []string) error {
 	for _, c := range cs {
 		if c.Kind != kind {
 			continue
@@ -126,7 +126,7 @@ func (v *witness) checkContent(cs []rest.Content, kind string, body []byte, plac
 
 // check compares JSON with the schema at a place of the description. The same error
 // response occurs thousands of times and is checked only once.
-func (v *witness) check(b []byte, place ...string) error {
+func (v *descriptionChecker) check(b []byte, place ...string) error {
 	sum := sha256.Sum256(append([]byte(strings.Join(place, " ")+"\n"), b...))
 	v.mu.Lock()
 	passed := v.passed[sum]
@@ -151,7 +151,7 @@ func (v *witness) check(b []byte, place ...string) error {
 	return nil
 }
 
-func (v *witness) schema(place []string) (*jsonschema.Schema, error) {
+func (v *descriptionChecker) schema(place []string) (*jsonschema.Schema, error) {
 	at := "mem:description#"
 	for _, part := range place {
 		at += "/" + pointerPart.Replace(part)

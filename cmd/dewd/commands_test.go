@@ -21,8 +21,8 @@ type step struct {
 
 // The commands of dew work with a real daemon. One group after the other creates a
 // resource, shows it, is refused, and deletes it.
-func TestVerbs(t *testing.T) {
-	beside(t)
+func TestCommands(t *testing.T) {
+	runParallel(t)
 	c := newCell(t)
 	c.start()
 	for _, family := range []struct {
@@ -44,15 +44,15 @@ func TestVerbs(t *testing.T) {
 	} {
 		t.Run(family.name, func(t *testing.T) {
 			for _, s := range family.steps {
-				c.take(t, s)
+				c.runSteps(t, s)
 			}
 		})
 	}
 }
 
-// take runs a step. In its arguments, RULES is a file of rules, and APP a folder with
-// an app.
-func (c *cell) take(t *testing.T, s step) {
+// runSteps runs a step. In its arguments, RULES is a file of rules, and APP a folder
+// with an app.
+func (c *cell) runSteps(t *testing.T, s step) {
 	t.Helper()
 	dir := filepath.Dir(c.root)
 	err := errors.Join(

@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// people holds the orgs, spaces, users, roles, clients and tokens of the fake daemon.
-type people struct {
+// fakeAccounts holds the orgs, spaces, users, roles, clients and tokens of the fake daemon.
+type fakeAccounts struct {
 	orgs    []v3.Organization
 	spaces  []v3.Space
 	users   []v3.User
@@ -32,8 +32,8 @@ type people struct {
 	grants  []string
 }
 
-func newPeople() people {
-	return people{
+func newFakeAccounts() fakeAccounts {
+	return fakeAccounts{
 		orgs:    []v3.Organization{{GUID: "org-1", Name: "local"}},
 		spaces:  []v3.Space{{GUID: "space-1", Name: "dev", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}}},
 		secrets: map[string]string{"admin": "it's"}, refresh: map[string]string{}, emails: map[string]string{}, life: time.Hour,
@@ -45,14 +45,14 @@ func ptr[T any](v T) *T { return &v }
 
 // listen opens a listener that needs tokens, and returns its URL.
 func (d *fakeDaemon) listen() string {
-	d.people.locked = true
+	d.accounts.locked = true
 	s := httptest.NewServer(d.handler())
 	d.t.Cleanup(s.Close)
 	return s.URL
 }
 
 // guard returns an error response for a request without a valid token.
-func (p *people) guard(r *http.Request) *answer {
+func (p *fakeAccounts) guard(r *http.Request) *answer {
 	if !p.locked || r.URL.Path == "/" || r.URL.Path == "/uaa/oauth/token" || strings.HasPrefix(r.Host, "localhost") {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (p *people) guard(r *http.Request) *answer {
 }
 
 // token creates a token in the format of UAA.
-func (p *people) token(user, clientID string) map[string]any {
+func (p *fakeAccounts) token(user, clientID string) map[string]any {
 	p.count++
 	c := map[string]any{"jti": fmt.Sprintf("jti-%d", p.count), "exp": time.Now().Add(p.life).Unix(), "client_id": clientID, "revocable": true}
 	out := map[string]any{"token_type": "bearer"}
@@ -91,7 +91,7 @@ func oauthRefusal(status int, name, description string) answer {
 	return answer{status, map[string]string{"error": name, "error_description": description}}
 }
 
-func (p *people) grant(r *http.Request, body []byte) any {
+func (p *fakeAccounts) grant(r *http.Request, body []byte) any {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
 		return oauthRefusal(400, "invalid_request", err.Error())
@@ -116,13 +116,13 @@ func (p *people) grant(r *http.Request, body []byte) any {
 	return oauthRefusal(401, "unauthorized", "Bad credentials")
 }
 
-// lets reports whether a value matches the filter of a list.
-func lets(r *http.Request, name, value string) bool {
+// matchesFilter reports whether a value matches the filter of a list.
+func matchesFilter(r *http.Request, name, value string) bool {
 	q := r.URL.Query()
 	return !q.Has(name) || slices.Contains(strings.Split(q.Get(name), ","), value)
 }
 
-func keep[T any](all []T, ok func(T) bool) v3.List[T] {
+func listWhere[T any](all []T, ok func(T) bool) v3.List[T] {
 	return listOf(slices.DeleteFunc(slices.Clone(all), func(v T) bool { return !ok(v) })...)
 }
 
@@ -133,28 +133,28 @@ func unique(detail string) answer {
 	return answer{422, v3.Errors{Errors: []v3.Error{{Code: 10008, Title: v3.TitleUnprocessable, Detail: detail}}}}
 }
 
-func (p *people) routes(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
-	handle("POST /uaa/oauth/token", func(r *http.Request, b []byte) any { return d.people.grant(r, b) })
+func (p *fakeAccounts) routes(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
+	handle("POST /uaa/oauth/token", func(r *http.Request, b []byte) any { return d.accounts.grant(r, b) })
 	handle("DELETE /uaa/oauth/token/revoke/{jti}", func(*http.Request, []byte) any { return map[string]string{} })
 	handle("GET /dew/v1/credentials", func(*http.Request, []byte) any {
-		return v3.Credentials{API: nobody, Username: "admin", Password: d.people.secrets["admin"]}
+		return v3.Credentials{API: unusedURL, Username: "admin", Password: d.accounts.secrets["admin"]}
 	})
 	handle("POST /dew/v1/token", func(*http.Request, []byte) any {
-		return v3.LocalToken{Token: d.people.token("admin", "cf")["access_token"].(string), Type: "bearer"}
+		return v3.LocalToken{Token: d.accounts.token("admin", "cf")["access_token"].(string), Type: "bearer"}
 	})
 	d.orgRoutes(handle)
 	d.roleRoutes(handle)
 	d.accountRoutes(handle)
 	d.clientRoutes(handle)
 	handle("GET /v3/domains", func(r *http.Request, _ []byte) any {
-		return keep([]v3.Domain{
+		return listWhere([]v3.Domain{
 			{GUID: "d-1", Name: "dew.localhost", SupportedProtocols: []string{"http"}},
 			{GUID: "d-2", Name: "apps.internal", Internal: true, SupportedProtocols: []string{"http"}},
 			{GUID: "d-tcp", Name: "tcp.dew.localhost", SupportedProtocols: []string{"tcp"}},
 			{GUID: "d-3", Name: "own.example.com", Relationships: v3.DomainRelationships{
 				Organization: v3.To("org-9"), SharedOrganizations: v3.ToMany{Data: d.records.related["/v3/domains/d-3/relationships/shared_organizations"]},
 			}},
-		}, func(d v3.Domain) bool { return lets(r, "names", d.Name) })
+		}, func(d v3.Domain) bool { return matchesFilter(r, "names", d.Name) })
 	})
 	handle("GET /v3/buildpacks", func(*http.Request, []byte) any {
 		return listOf(v3.Buildpack{GUID: "b-1", Name: "binary_buildpack", Stack: ptr("host"), Position: 1, Enabled: true, State: "READY"})
@@ -170,9 +170,9 @@ func (p *people) routes(d *fakeDaemon, handle func(string, func(*http.Request, [
 }
 
 func (d *fakeDaemon) orgRoutes(handle func(string, func(*http.Request, []byte) any)) {
-	p := &d.people
+	p := &d.accounts
 	handle("GET /v3/organizations", func(r *http.Request, _ []byte) any {
-		return keep(p.orgs, func(o v3.Organization) bool { return lets(r, "names", o.Name) })
+		return listWhere(p.orgs, func(o v3.Organization) bool { return matchesFilter(r, "names", o.Name) })
 	})
 	handle("POST /v3/organizations", func(_ *http.Request, b []byte) any {
 		var c v3.CreateOrganization
@@ -189,8 +189,8 @@ func (d *fakeDaemon) orgRoutes(handle func(string, func(*http.Request, []byte) a
 		return job{}
 	})
 	handle("GET /v3/spaces", func(r *http.Request, _ []byte) any {
-		return keep(p.spaces, func(s v3.Space) bool {
-			return lets(r, "names", s.Name) && lets(r, "guids", s.GUID) && lets(r, "organization_guids", s.Relationships.Organization.ID())
+		return listWhere(p.spaces, func(s v3.Space) bool {
+			return matchesFilter(r, "names", s.Name) && matchesFilter(r, "guids", s.GUID) && matchesFilter(r, "organization_guids", s.Relationships.Organization.ID())
 		})
 	})
 	handle("POST /v3/spaces", func(_ *http.Request, b []byte) any {
@@ -212,11 +212,11 @@ func (d *fakeDaemon) orgRoutes(handle func(string, func(*http.Request, []byte) a
 }
 
 func (d *fakeDaemon) roleRoutes(handle func(string, func(*http.Request, []byte) any)) {
-	p := &d.people
+	p := &d.accounts
 	handle("GET /v3/roles", func(r *http.Request, _ []byte) any {
-		return keep(p.roles, func(x v3.Role) bool {
-			return lets(r, "types", x.Type) && lets(r, "user_guids", x.Relationships.User.ID()) &&
-				lets(r, "organization_guids", x.Relationships.Organization.ID()) && lets(r, "space_guids", x.Relationships.Space.ID())
+		return listWhere(p.roles, func(x v3.Role) bool {
+			return matchesFilter(r, "types", x.Type) && matchesFilter(r, "user_guids", x.Relationships.User.ID()) &&
+				matchesFilter(r, "organization_guids", x.Relationships.Organization.ID()) && matchesFilter(r, "space_guids", x.Relationships.Space.ID())
 		})
 	})
 	handle("POST /v3/roles", func(_ *http.Request, b []byte) any {
@@ -243,13 +243,15 @@ func (d *fakeDaemon) roleRoutes(handle func(string, func(*http.Request, []byte) 
 		return job{}
 	})
 	handle("GET /v3/users", func(r *http.Request, _ []byte) any {
-		return keep(p.users, func(u v3.User) bool { return lets(r, "usernames", *u.Username) && lets(r, "guids", u.GUID) })
+		return listWhere(p.users, func(u v3.User) bool {
+			return matchesFilter(r, "usernames", *u.Username) && matchesFilter(r, "guids", u.GUID)
+		})
 	})
 	handle("DELETE /v3/users/{guid}", func(*http.Request, []byte) any { return job{} })
 }
 
 func (d *fakeDaemon) accountRoutes(handle func(string, func(*http.Request, []byte) any)) {
-	p := &d.people
+	p := &d.accounts
 	handle("POST /uaa/Users", func(_ *http.Request, b []byte) any {
 		var a client.Account
 		d.decode(b, &a)
@@ -278,7 +280,7 @@ func (d *fakeDaemon) accountRoutes(handle func(string, func(*http.Request, []byt
 }
 
 func (d *fakeDaemon) clientRoutes(handle func(string, func(*http.Request, []byte) any)) {
-	p := &d.people
+	p := &d.accounts
 	handle("GET /uaa/oauth/clients", func(r *http.Request, _ []byte) any {
 		from := 0
 		if _, err := fmt.Sscan(r.URL.Query().Get("startIndex"), &from); err != nil {

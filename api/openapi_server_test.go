@@ -23,28 +23,28 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// ruin is a home for tests with bad input. It changes only through requests, because
+// badInputServer is a org server for tests with bad input. It changes only through requests, because
 // all its loops are stopped.
-type ruin struct {
-	*home
+type badInputServer struct {
+	*orgServer
 	t      testing.TB
 	doc    rest.Object
 	before []byte // content of the store file
 	made   int    // number of generated names
 }
 
-func newRuin(t testing.TB, h *home) *ruin {
+func newBadInputServer(t testing.TB, h *orgServer) *badInputServer {
 	t.Helper()
 	for _, stop := range h.stops {
 		stop()
 	}
 	h.local = h.s.Local() // bad requests do not match the description
-	u := &ruin{home: h, t: t, doc: plainCopy(t, rest.Document(publicURL, "1", description()))}
+	u := &badInputServer{orgServer: h, t: t, doc: plainCopy(t, rest.Document(publicURL, "1", description()))}
 	u.before = u.store()
 	h.guids["/v3/stacks/"] = stack.GUID("host")
 	for _, noun := range []string{"buildpacks", "organization_quotas", "security_groups", "isolation_segments"} {
 		var made v3.GUID
-		got := u.ask("POST", "/v3/"+noun, string(must(json.Marshal(u.good("POST /v3/"+noun)))(t)))
+		got := u.request("POST", "/v3/"+noun, string(must(json.Marshal(u.good("POST /v3/"+noun)))(t)))
 		if err := json.Unmarshal(got.Body.Bytes(), &made); err != nil || got.Code != http.StatusCreated {
 			t.Fatalf("POST /v3/%s = %d %s", noun, got.Code, got.Body)
 		}
@@ -55,16 +55,16 @@ func newRuin(t testing.TB, h *home) *ruin {
 }
 
 // file returns the path of the store file. Only requests write to it.
-func (u *ruin) file() string { return filepath.Join(filepath.Dir(u.c.UploadDir), "dew.db") }
+func (u *badInputServer) file() string { return filepath.Join(filepath.Dir(u.c.UploadDir), "dew.db") }
 
-func (u *ruin) store() []byte {
+func (u *badInputServer) store() []byte {
 	u.t.Helper()
 	return must(os.ReadFile(u.file()))(u.t)
 }
 
 // written reports whether the store was written since before: every transaction writes
 // its number at the start of the file.
-func (u *ruin) written() bool {
+func (u *badInputServer) written() bool {
 	u.t.Helper()
 	f := must(os.Open(u.file()))(u.t)
 	defer func() { _ = f.Close() }()
@@ -75,7 +75,7 @@ func (u *ruin) written() bool {
 
 // try sends a request that can be invalid in any way. The response must not be a server
 // error, and a refused request must change nothing.
-func (u *ruin) try(what, method, path string, body []byte) int {
+func (u *badInputServer) try(what, method, path string, body []byte) int {
 	u.t.Helper()
 	r := httptest.NewRequest(method, "/", bytes.NewReader(body))
 	r.URL = must(url.Parse(path))(u.t)
@@ -99,7 +99,7 @@ func (u *ruin) try(what, method, path string, body []byte) int {
 }
 
 // dump returns the whole content of a store, by bucket and key.
-func (u *ruin) dump(file []byte) map[string]string {
+func (u *badInputServer) dump(file []byte) map[string]string {
 	u.t.Helper()
 	path := filepath.Join(u.t.TempDir(), "copy.db")
 	if err := os.WriteFile(path, file, 0o600); err != nil {
@@ -128,15 +128,15 @@ func (u *ruin) dump(file []byte) map[string]string {
 }
 
 // place returns the method and the path for a pattern.
-func (u *ruin) place(pattern string) (method, path string) {
+func (u *badInputServer) place(pattern string) (method, path string) {
 	u.t.Helper()
-	method, path = u.request(u.t, pattern)
+	method, path = u.methodAndPath(u.t, pattern)
 	return method, strings.NewReplacer("/feature_flags/ssh", "/feature_flags/diego_docker", "/environment_variable_groups/ssh", "/environment_variable_groups/running").Replace(path)
 }
 
 // good returns a valid body for an endpoint, from goodBodies or generated from the
 // description. Its names are new.
-func (u *ruin) good(pattern string) any {
+func (u *badInputServer) good(pattern string) any {
 	u.t.Helper()
 	text, known := goodBodies[pattern]
 	if !known {
@@ -149,8 +149,8 @@ func (u *ruin) good(pattern string) any {
 	return v
 }
 
-// fill replaces the placeholders in a text with GUIDs of the home and a new name.
-func (u *ruin) fill(text string) string {
+// fill replaces the placeholders in a text with GUIDs of the org server and a new name.
+func (u *badInputServer) fill(text string) string {
 	u.made++
 	words := []string{"META", `{"labels":{"a":"b"},"annotations":{"a":null}}`, "NEW", "new-" + strconv.Itoa(u.made)}
 	for _, noun := range slices.Sorted(maps.Keys(u.guids)) {
@@ -161,7 +161,7 @@ func (u *ruin) fill(text string) string {
 
 // schemaAt returns the schema of an endpoint's body, or nil if the endpoint reads no
 // JSON.
-func (u *ruin) schemaAt(pattern string) rest.Object {
+func (u *badInputServer) schemaAt(pattern string) rest.Object {
 	method, path, _ := strings.Cut(pattern, " ")
 	op := u.doc["paths"].(rest.Object)[strings.TrimSuffix(path, "{$}")].(rest.Object)[strings.ToLower(method)].(rest.Object)
 	body, ok := op["requestBody"].(rest.Object)
@@ -175,8 +175,8 @@ func (u *ruin) schemaAt(pattern string) rest.Object {
 	return kind["schema"].(rest.Object)
 }
 
-// sample generates a value for a schema at a path of keys. It uses GUIDs of the home.
-func (u *ruin) sample(schema rest.Object, at []string) any {
+// sample generates a value for a schema at a path of keys. It uses GUIDs of the org server.
+func (u *badInputServer) sample(schema rest.Object, at []string) any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return u.sample(u.doc["components"].(rest.Object)["schemas"].(rest.Object)[ref[strings.LastIndex(ref, "/")+1:]].(rest.Object), at)
 	}
@@ -207,7 +207,7 @@ func (u *ruin) sample(schema rest.Object, at []string) any {
 }
 
 // word returns a text that is likely valid at a path of keys.
-func (u *ruin) word(at []string) string {
+func (u *badInputServer) word(at []string) string {
 	last := at[len(at)-1]
 	if last == "guid" {
 		for _, noun := range at {

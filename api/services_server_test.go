@@ -24,12 +24,12 @@ type fakeBroker struct {
 	*fakeData
 }
 
-// fakeData is the state that the brokers of one world share.
+// fakeData is the state that the brokers of one test server share.
 type fakeData struct {
-	mu     sync.Mutex
-	held   map[string]bool            // GUIDs whose operations are in progress
-	asked  []string                   // such as "create instance db"
-	params map[string]json.RawMessage // by guid
+	mu       sync.Mutex
+	held     map[string]bool            // GUIDs whose operations are in progress
+	requests []string                   // such as "create instance db"
+	params   map[string]json.RawMessage // by guid
 }
 
 func newFakeBroker() *fakeBroker {
@@ -71,7 +71,7 @@ func (f *fakeBroker) Catalog(context.Context) ([]services.CatalogOffering, error
 func (f *fakeBroker) note(what, guid string, parameters json.RawMessage) (services.Progress, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, what)
+	f.requests = append(f.requests, what)
 	if parameters != nil {
 		f.params[guid] = parameters
 	}
@@ -151,7 +151,7 @@ func (f *fakeBroker) letGo() []string {
 
 // release completes the operations in progress. It waits for the first one, because the
 // broker is called in the background.
-func (w *world) release() {
+func (w *testServer) release() {
 	w.t.Helper()
 	var guids []string
 	testkit.EventuallyTrue(w.t, "the broker holds something", func() bool {
@@ -159,14 +159,14 @@ func (w *world) release() {
 		return len(guids) > 0
 	})
 	for _, guid := range guids {
-		w.c.Services.Kick(guid)
+		w.c.Services.PollNow(guid)
 	}
 }
 
-func (f *fakeBroker) wasAsked() []string {
+func (f *fakeBroker) requestLog() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.asked)
+	return slices.Clone(f.requests)
 }
 
 // secretPassword is in the credentials of every binding, and must not occur elsewhere.
@@ -209,7 +209,7 @@ func (f *fakeSnapshots) DeleteSnapshot(_ context.Context, _, snapshot string) er
 }
 
 // plan waits for the catalog and returns the plan with the name.
-func (w *world) plan(name string) v3.ServicePlan {
+func (w *testServer) plan(name string) v3.ServicePlan {
 	w.t.Helper()
 	var page v3.List[v3.ServicePlan]
 	testkit.EventuallyTrue(w.t, "there is a plan "+name, func() bool {
@@ -221,18 +221,18 @@ func (w *world) plan(name string) v3.ServicePlan {
 }
 
 // managed returns the body that creates a service instance of a plan.
-func (w *world) managed(name, plan, more string) string {
+func (w *testServer) managed(name, plan, more string) string {
 	return fmt.Sprintf(`{"type":"managed","name":%q,"relationships":{"service_plan":{"data":{"guid":%q}},"space":{"data":{"guid":%q}}}%s}`,
 		name, w.plan(plan).GUID, w.space.GUID, more)
 }
 
 // provided returns the body that creates a user-provided service instance.
-func (w *world) provided(name, more string) string {
+func (w *testServer) provided(name, more string) string {
 	return fmt.Sprintf(`{"type":"user-provided","name":%q,"relationships":{"space":{"data":{"guid":%q}}}%s}`, name, w.space.GUID, more)
 }
 
 // service returns the service instance with the name.
-func (w *world) service(name string) v3.ServiceInstance {
+func (w *testServer) service(name string) v3.ServiceInstance {
 	w.t.Helper()
 	var page v3.List[v3.ServiceInstance]
 	w.want(200, "GET", "/v3/service_instances?names="+name, "", &page)
@@ -243,7 +243,7 @@ func (w *world) service(name string) v3.ServiceInstance {
 }
 
 // makeService creates a service instance of the small plan, and waits for it.
-func (w *world) makeService(name string) v3.ServiceInstance {
+func (w *testServer) makeService(name string) v3.ServiceInstance {
 	w.t.Helper()
 	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed(name, "small", ""), nil))
 	return w.service(name)
@@ -258,7 +258,7 @@ func boundTo(instance, appGUID, more string) string {
 }
 
 // complete checks that a job succeeds.
-func (w *world) complete(h http.Header) {
+func (w *testServer) complete(h http.Header) {
 	w.t.Helper()
 	if j := w.finish(h); j.State != v3.JobComplete || len(j.Errors) > 0 {
 		w.t.Fatalf("job = %+v, want it to be complete", j)
@@ -266,7 +266,7 @@ func (w *world) complete(h http.Header) {
 }
 
 // jobIs waits until a job has a state.
-func (w *world) jobIs(h http.Header, state string) v3.Job {
+func (w *testServer) jobIs(h http.Header, state string) v3.Job {
 	w.t.Helper()
 	var j v3.Job
 	testkit.Eventually(w.t, "the job is "+state, func() error {
@@ -280,7 +280,7 @@ func (w *world) jobIs(h http.Header, state string) v3.Job {
 }
 
 // bindings returns the bindings of an instance.
-func (w *world) bindings(instance string) []v3.ServiceCredentialBinding {
+func (w *testServer) bindings(instance string) []v3.ServiceCredentialBinding {
 	w.t.Helper()
 	var page v3.List[v3.ServiceCredentialBinding]
 	w.want(200, "GET", "/v3/service_credential_bindings?service_instance_guids="+instance, "", &page)

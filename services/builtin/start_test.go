@@ -17,20 +17,20 @@ import (
 
 // Run starts the work for a record that was stored before Run accepts requests, when
 // the request itself could no longer start it.
-func TestRunMissesNothing(t *testing.T) {
+func TestRunStartsAllOperations(t *testing.T) {
 	b, h := newBroker(t, nil)
 	b.mu.Lock() // blocks Run here
 	start(t, b)
 	testkit.EventuallyTrue(t, "Run waits for the lock", func() bool {
 		stacks := make([]byte, 1<<20)
-		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("builtin.(*Broker).live("))
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("builtin.(*Broker).setContext("))
 	})
 	rec := record{GUID: guid, Name: "db", Engine: "redis", Shape: shape{Plan: smallPlan}, Secret: newSecret(), Doing: services.Create}
 	if err := b.records.Put(guid, rec); err != nil {
 		t.Error(err)
 	}
 	b.mu.Unlock()
-	testkit.EventuallyTrue(t, "somebody makes it", func() bool {
+	testkit.EventuallyTrue(t, "Run creates the server", func() bool {
 		rec, err := b.get(guid)
 		return err != nil || rec.Doing == ""
 	})
@@ -49,7 +49,7 @@ func TestDeleteRightAfterCreate(t *testing.T) {
 			return "", ctx.Err()
 		}
 	}
-	bubble(t, endless, func(t *testing.T, b *Broker, h *fakeHost) {
+	inBubble(t, endless, func(t *testing.T, b *Broker, h *fakeHost) {
 		for range 20 {
 			if _, err := b.Instance(t.Context(), req(services.Create, "redis", smallPlan, "")); err != nil {
 				t.Fatal(err)
@@ -71,7 +71,7 @@ func TestSnapshotWhileTheBrokerStarts(t *testing.T) {
 		synctest.Wait()
 		ask(t, b, req(services.Create, "redis", smallPlan, ""))
 		stop()
-		_, unlock, err := b.claim(t.Context(), guid)
+		_, unlock, err := b.lockReady(t.Context(), guid)
 		if err != nil {
 			t.Fatal(err)
 		}

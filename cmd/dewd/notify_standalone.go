@@ -23,17 +23,17 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// aloneCommand returns the command dewd notify, which runs only the notification
+// notifyCommand returns the command dewd notify, which runs only the notification
 // service, for another Cloud Foundry installation.
-func aloneCommand() *cli.Command {
-	a := newAlone()
+func notifyCommand() *cli.Command {
+	a := newNotifyConfig()
 	return &cli.Command{
 		Name: "notify", Usage: "Run only the notification service, for a Cloud Foundry on other machines", Description: a.help(),
 		Flags: a.flags(), Before: a.read, Action: command(&a.config, a.run), OnUsageError: usageError,
 	}
 }
 
-func (a *alone) run(c *cli.Context, cfg config) (err error) {
+func (a *notifyConfig) run(c *cli.Context, cfg config) (err error) {
 	log := cfg.logger()
 	if len(a.idle) > 0 {
 		log.Info("these environment variables have no effect", "names", strings.Join(a.idle, " "))
@@ -48,8 +48,8 @@ func (a *alone) run(c *cli.Context, cfg config) (err error) {
 	return errors.Join(s.serve(c.Context), s.close())
 }
 
-// loner holds all parts of the standalone notification service.
-type loner struct {
+// standaloneService holds all parts of the standalone notification service.
+type standaloneService struct {
 	log     *slog.Logger
 	listen  []net.Listener
 	db      *store.DB
@@ -61,8 +61,8 @@ type loner struct {
 
 // open opens all parts. The authorization server must respond, because the service is
 // useless if it cannot verify tokens. The mail server need not respond yet.
-func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *loner, err error) {
-	s := &loner{log: log}
+func (a *notifyConfig) open(ctx context.Context, log *slog.Logger) (_ *standaloneService, err error) {
+	s := &standaloneService{log: log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -87,7 +87,7 @@ func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *loner, err error
 }
 
 // trust returns the TLS configuration for the API and the authorization server.
-func (a *alone) trust() *tls.Config {
+func (a *notifyConfig) trust() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.Unverified}
 }
 
@@ -107,7 +107,7 @@ func openOwnStore(root string) (*store.DB, error) {
 }
 
 // connect creates the parts that depend on the store.
-func (a *alone) connect(ctx context.Context, s *loner) error {
+func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error {
 	people, err := directory.NewRemote(directory.RemoteConfig{API: a.API, UAA: a.UAA, ClientID: a.ClientID, ClientSecret: a.Secret, Trust: a.trust()})
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 	if err != nil {
 		return err
 	}
-	var post delivery.Post = unsent{s.log}
+	var post delivery.Mailer = testModeMailer{s.log}
 	if !a.TestMode {
 		if s.smtp, err = a.Mailing.post(); err != nil {
 			return err
@@ -131,27 +131,27 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 		}
 	}
 	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: s.server, Post: post, From: a.Mailing.From, Logger: s.log,
+		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From, Logger: s.log,
 	})
 	return err
 }
 
-// unsent is the Post of the test mode: mails count as delivered, but are not sent.
-type unsent struct{ log *slog.Logger }
+// testModeMailer is the Post of the test mode: mails count as delivered, but are not sent.
+type testModeMailer struct{ log *slog.Logger }
 
-// Send implements delivery.Post.
-func (u unsent) Send(_ context.Context, m delivery.Mail) error {
+// Send implements delivery.Mailer.
+func (u testModeMailer) Send(_ context.Context, m delivery.Mail) error {
 	u.log.Info("test mode: mail not sent", "message", m.ID, "client", m.Client, "kind", m.Kind)
 	return nil
 }
 
 // serve serves requests and delivers mails until ctx is done or a part fails.
-func (s *loner) serve(ctx context.Context) error {
+func (s *standaloneService) serve(ctx context.Context) error {
 	systemd := service{s.log}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.courier.Run(ctx) })
 	g.Go(func() error { return s.keys.Run(ctx) })
-	g.Go(func() error { systemd.watch(ctx, s.well); return nil })
+	g.Go(func() error { systemd.watch(ctx, s.checkHealth); return nil })
 	handler := s.handler()
 	for _, l := range s.listen {
 		g.Go(func() error { return serve(ctx, l, apiServer(handler), s.log) })
@@ -165,11 +165,11 @@ func (s *loner) serve(ctx context.Context) error {
 }
 
 // handler serves the service and its health.
-func (s *loner) handler() http.Handler {
+func (s *standaloneService) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		status, body := http.StatusOK, `{"status":"ok"}`
-		if err := s.well(); err != nil {
+		if err := s.checkHealth(); err != nil {
 			s.log.Error("the notification service is unhealthy", "err", err)
 			status, body = http.StatusServiceUnavailable, `{"status":"failed"}`
 		}
@@ -181,11 +181,13 @@ func (s *loner) handler() http.Handler {
 	return mux
 }
 
-// well returns an error if requests cannot be stored.
-func (s *loner) well() error { return s.db.View(func(*store.Tx) error { return nil }) }
+// checkHealth returns an error if requests cannot be stored.
+func (s *standaloneService) checkHealth() error {
+	return s.db.View(func(*store.Tx) error { return nil })
+}
 
 // close closes everything that was opened.
-func (s *loner) close() (err error) {
+func (s *standaloneService) close() (err error) {
 	for _, l := range s.listen {
 		l.Close() // listeners that were served are closed already
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-const troubled = "99999999-2222-4333-8444-000000000000"
+const brokenEngines = "99999999-2222-4333-8444-000000000000"
 
 // nothing checks that a failed instance left no folder, server or address.
 func (w *world) nothing(guid string) {
@@ -40,12 +40,12 @@ func TestNotInstalled(t *testing.T) {
 	w := newWorld(t)
 	w.machine = "-"
 	w.boot()
-	p := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
+	p := w.ask(request(services.Create, brokenEngines, "postgres", smallPlan, ""))
 	if p.State != services.Failed || !strings.Contains(p.Description, "apt install postgresql") {
 		t.Errorf("creation = %+v", p)
 	}
-	w.nothing(troubled)
-	w.succeed(request(services.Delete, troubled, "postgres", smallPlan, ""))
+	w.nothing(brokenEngines)
+	w.succeed(request(services.Delete, brokenEngines, "postgres", smallPlan, ""))
 }
 
 // The server runs in a stack that is created on demand, and users see its progress.
@@ -64,24 +64,24 @@ func TestStackOnDemand(t *testing.T) {
 		}
 	}
 	w.boot()
-	p, err := w.broker.Instance(w.ctx(), request(services.Create, troubled, "redis", smallPlan, ""))
+	p, err := w.broker.Instance(w.ctx(), request(services.Create, brokenEngines, "redis", smallPlan, ""))
 	if err != nil || p.State != services.InProgress {
 		t.Fatalf("creation = %+v, %v", p, err)
 	}
 	if got := <-begun; len(got) != 1 || got[0] != "redis-server" {
 		t.Errorf("packages = %v", got)
 	}
-	w.eventually("the progress is shown", troubled, func() error {
-		p, err := w.broker.LastOperation(w.ctx(), services.LastOperationRequest{Instance: troubled})
+	w.eventually("the progress is shown", brokenEngines, func() error {
+		p, err := w.broker.LastOperation(w.ctx(), services.LastOperationRequest{Instance: brokenEngines})
 		if err == nil && p.Description != "creating: unpacking redis-server" {
 			err = fmt.Errorf("it is %+v", p)
 		}
 		return err
 	})
 	close(made)
-	w.succeed(request(services.Create, troubled, "redis", smallPlan, "")) // a repeated request continues
-	w.succeed(request(services.Delete, troubled, "redis", smallPlan, ""))
-	w.nothing(troubled)
+	w.succeed(request(services.Create, brokenEngines, "redis", smallPlan, "")) // a repeated request continues
+	w.succeed(request(services.Delete, brokenEngines, "redis", smallPlan, ""))
+	w.nothing(brokenEngines)
 }
 
 // A disk that fills up during a creation leaves nothing behind.
@@ -92,11 +92,11 @@ func TestFullDisk(t *testing.T) {
 	w.must(unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=700"))
 	t.Cleanup(func() { w.must(unix.Unmount(dir, unix.MNT_DETACH)) })
 	w.boot()
-	p := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
+	p := w.ask(request(services.Create, brokenEngines, "postgres", smallPlan, ""))
 	if p.State != services.Failed || !strings.Contains(p.Description, "No space left on device") || !strings.Contains(p.Description, "MB are free") {
-		t.Errorf("creation = %+v\n%s", p, w.log(troubled))
+		t.Errorf("creation = %+v\n%s", p, w.log(brokenEngines))
 	}
-	w.nothing(troubled)
+	w.nothing(brokenEngines)
 	w.leave()
 	w.reserve = 1 << 30
 	w.boot()
@@ -108,48 +108,48 @@ func TestFullDisk(t *testing.T) {
 
 // The daemon exits during a creation and during a deletion. The next one continues, and
 // reports the correct result.
-func TestLeftInTheMiddle(t *testing.T) {
+func TestInterruptedCreate(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	_, err := w.broker.Instance(w.ctx(), request(services.Create, troubled, "redis", smallPlan, ""))
+	_, err := w.broker.Instance(w.ctx(), request(services.Create, brokenEngines, "redis", smallPlan, ""))
 	w.must(err)
 	for range 4 {
 		w.leave()
 		w.boot()
 	}
-	w.succeed(request(services.Create, troubled, "redis", smallPlan, ""))
-	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: troubled})
+	w.succeed(request(services.Create, brokenEngines, "redis", smallPlan, ""))
+	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: brokenEngines})
 	if err != nil || p.Binding == nil {
 		t.Fatalf("binding = %+v, %v", p, err)
 	}
-	_, err = w.broker.Instance(w.ctx(), request(services.Delete, troubled, "redis", smallPlan, ""))
+	_, err = w.broker.Instance(w.ctx(), request(services.Delete, brokenEngines, "redis", smallPlan, ""))
 	w.must(err)
 	for range 3 {
 		w.leave()
 		w.boot()
 	}
-	w.succeed(request(services.Delete, troubled, "redis", smallPlan, ""))
-	w.nothing(troubled)
+	w.succeed(request(services.Delete, brokenEngines, "redis", smallPlan, ""))
+	w.nothing(brokenEngines)
 }
 
 // A deletion does not wait until a creation completes.
 func TestDeletedWhileCreated(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	_, err := w.broker.Instance(w.ctx(), request(services.Create, troubled, "postgres", smallPlan, ""))
+	_, err := w.broker.Instance(w.ctx(), request(services.Create, brokenEngines, "postgres", smallPlan, ""))
 	w.must(err)
-	w.eventually("its folder is there", troubled, func() error { _, err := os.Stat(w.broker.storeDir(troubled)); return err })
-	w.succeed(request(services.Delete, troubled, "postgres", smallPlan, ""))
-	w.nothing(troubled)
-	if sts := w.sup.Instances(troubled); len(sts) != 0 {
+	w.eventually("its folder is there", brokenEngines, func() error { _, err := os.Stat(w.broker.storeDir(brokenEngines)); return err })
+	w.succeed(request(services.Delete, brokenEngines, "postgres", smallPlan, ""))
+	w.nothing(brokenEngines)
+	if sts := w.sup.Instances(brokenEngines); len(sts) != 0 {
 		t.Errorf("instances = %+v", sts)
 	}
 }
 
 // A database that has used up the disk of its plan rejects new data but can be read.
 // With a larger plan it accepts data again.
-func TestUsedUp(t *testing.T) {
-	for _, c := range courses[:2] {
+func TestDiskQuotaExceeded(t *testing.T) {
+	for _, c := range engineTests[:2] {
 		t.Run(c.engine, func(t *testing.T) {
 			e := mustEngine(c.engine)
 			small := e.plans[smallPlan]

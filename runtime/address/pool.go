@@ -20,9 +20,9 @@ type lease struct {
 	Address  netip.Addr         `json:"address"`
 }
 
-// Book assigns the addresses of the subnet. The first one is the bridge's. The leases
+// Pool assigns the addresses of the subnet. The first one is the bridge's. The leases
 // are stored on disk, so that an instance that outlives the daemon keeps its address.
-type Book struct {
+type Pool struct {
 	subnet netip.Prefix
 	leases *store.Bucket[lease]
 	db     *store.DB
@@ -31,13 +31,13 @@ type Book struct {
 	last netip.Addr // last assigned address, guarded by mu
 }
 
-// NewBook opens the leases in db and assigns the addresses of subnet.
-func NewBook(db *store.DB, subnet netip.Prefix) (*Book, error) {
+// NewPool opens the leases in db and assigns the addresses of subnet.
+func NewPool(db *store.DB, subnet netip.Prefix) (*Pool, error) {
 	subnet = subnet.Masked()
 	if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() > 30 {
-		return nil, fmt.Errorf("cannot use %s as the subnet of instances: give an IPv4 network of /30 or larger, such as 10.201.0.0/20", subnet)
+		return nil, fmt.Errorf("cannot use %s as the subnet of instances: use an IPv4 network of /30 or larger, such as 10.201.0.0/20", subnet)
 	}
-	return &Book{
+	return &Pool{
 		subnet: subnet,
 		db:     db,
 		last:   bridge(subnet),
@@ -46,25 +46,25 @@ func NewBook(db *store.DB, subnet netip.Prefix) (*Book, error) {
 }
 
 // Subnet returns the network of the instances.
-func (b *Book) Subnet() netip.Prefix { return b.subnet }
+func (p *Pool) Subnet() netip.Prefix { return p.subnet }
 
-// Taken returns the number of addresses in use.
-func (b *Book) Taken() (int, error) {
-	all, err := b.leases.All()
+// Allocated returns the number of addresses in use.
+func (p *Pool) Allocated() (int, error) {
+	all, err := p.leases.All()
 	return len(all), err
 }
 
 // bridge returns the address of the bridge, the first of the subnet.
 func bridge(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next() }
 
-// Take assigns an address to the instance, in rotation. A released address is used
+// Allocate assigns an address to the instance, in rotation. A released address is used
 // last, because the kernel can still be removing its old network.
-func (b *Book) Take(id runtime.InstanceID) (netip.Prefix, error) {
-	addr, err := b.lease(string(id), lease{Instance: id})
+func (p *Pool) Allocate(id runtime.InstanceID) (netip.Prefix, error) {
+	addr, err := p.lease(string(id), lease{Instance: id})
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("cannot give instance %s an address: %w", id, err)
+		return netip.Prefix{}, fmt.Errorf("cannot assign an address to instance %s: %w", id, err)
 	}
-	return netip.PrefixFrom(addr, b.subnet.Bits()), nil
+	return netip.PrefixFrom(addr, p.subnet.Bits()), nil
 }
 
 // reserved returns the key of the address that is reserved for a server. It cannot be
@@ -73,35 +73,35 @@ func reserved(guid string) string { return "server/" + guid }
 
 // Reserve assigns an address to a server, the same one each time. An address of a
 // former subnet is replaced.
-func (b *Book) Reserve(guid string) (netip.Addr, error) {
-	l, err := b.leases.Get(reserved(guid))
-	if err == nil && b.subnet.Contains(l.Address) {
+func (p *Pool) Reserve(guid string) (netip.Addr, error) {
+	l, err := p.leases.Get(reserved(guid))
+	if err == nil && p.subnet.Contains(l.Address) {
 		return l.Address, nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return netip.Addr{}, fmt.Errorf("cannot read the address of server %s: %w", guid, err)
 	}
-	addr, err := b.lease(reserved(guid), lease{Server: guid})
+	addr, err := p.lease(reserved(guid), lease{Server: guid})
 	if err != nil {
-		return addr, fmt.Errorf("cannot give server %s an address: %w", guid, err)
+		return addr, fmt.Errorf("cannot assign an address to server %s: %w", guid, err)
 	}
 	return addr, nil
 }
 
 // Unreserve releases the address of a server.
-func (b *Book) Unreserve(guid string) error {
-	if err := b.leases.Delete(reserved(guid)); err != nil {
+func (p *Pool) Unreserve(guid string) error {
+	if err := p.leases.Delete(reserved(guid)); err != nil {
 		return fmt.Errorf("cannot release the address of server %s: %w", guid, err)
 	}
 	return nil
 }
 
 // lease stores l under key with a free address.
-func (b *Book) lease(key string, l lease) (netip.Addr, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	err := b.db.Update(func(tx *store.Tx) error {
-		leases := b.leases.With(tx)
+func (p *Pool) lease(key string, l lease) (netip.Addr, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.db.Update(func(tx *store.Tx) error {
+		leases := p.leases.With(tx)
 		all, err := leases.All()
 		if err != nil {
 			return err
@@ -110,25 +110,25 @@ func (b *Book) lease(key string, l lease) (netip.Addr, error) {
 		for _, l := range all {
 			used[l.Address] = true
 		}
-		if l.Address = b.free(used); !l.Address.IsValid() {
-			return fmt.Errorf("%w in %s: stop instances or give a larger subnet (--subnet)", ErrNoAddress, b.subnet)
+		if l.Address = p.free(used); !l.Address.IsValid() {
+			return fmt.Errorf("%w in %s: stop instances or choose a larger subnet with --subnet", ErrNoAddress, p.subnet)
 		}
 		return leases.Put(key, l)
 	})
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	b.last = l.Address
+	p.last = l.Address
 	return l.Address, nil
 }
 
 // free returns the next free address after the last one.
-func (b *Book) free(used map[netip.Addr]bool) netip.Addr {
-	first := bridge(b.subnet).Next()
-	a := b.last.Next()
-	for range 1 << (32 - b.subnet.Bits()) {
+func (p *Pool) free(used map[netip.Addr]bool) netip.Addr {
+	first := bridge(p.subnet).Next()
+	a := p.last.Next()
+	for range 1 << (32 - p.subnet.Bits()) {
 		// The last address of the network is its broadcast address.
-		if !b.subnet.Contains(a) || !b.subnet.Contains(a.Next()) {
+		if !p.subnet.Contains(a) || !p.subnet.Contains(a.Next()) {
 			a = first
 		}
 		if !used[a] {
@@ -141,18 +141,18 @@ func (b *Book) free(used map[netip.Addr]bool) netip.Addr {
 
 // Release releases the address. Call it only after the instance is gone, because until
 // then its network still answers there.
-func (b *Book) Release(id runtime.InstanceID) error {
-	if err := b.leases.Delete(string(id)); err != nil {
+func (p *Pool) Release(id runtime.InstanceID) error {
+	if err := p.leases.Delete(string(id)); err != nil {
 		return fmt.Errorf("cannot release the address of instance %s: %w", id, err)
 	}
 	return nil
 }
 
-// Settle updates the book after adoption: it keeps only the addresses of adopted
+// Settle updates the pool after adoption: it keeps only the addresses of adopted
 // instances and of servers.
-func (b *Book) Settle(living map[runtime.InstanceID]netip.Addr) error {
-	err := b.db.Update(func(tx *store.Tx) error {
-		leases := b.leases.With(tx)
+func (p *Pool) Settle(living map[runtime.InstanceID]netip.Addr) error {
+	err := p.db.Update(func(tx *store.Tx) error {
+		leases := p.leases.With(tx)
 		all, err := leases.All()
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func (b *Book) Settle(living map[runtime.InstanceID]netip.Addr) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("cannot settle the addresses of instances: %w", err)
+		return fmt.Errorf("cannot update the addresses of instances: %w", err)
 	}
 	return nil
 }
