@@ -226,7 +226,9 @@ func (f fakeProcesses) Usage(context.Context, string, int) (runtime.Usage, bool)
 	return runtime.Usage{}, false
 }
 
-func (f fakeProcesses) Signal(context.Context, string, int, string, runtime.SentSignal) error { return nil }
+func (f fakeProcesses) Signal(context.Context, string, int, string, runtime.SentSignal) error {
+	return nil
+}
 
 func (f fakeProcesses) RestartInstance(string, int) error { return nil }
 

@@ -105,8 +105,8 @@ func TestMissedExitsBecomeRecords(t *testing.T) {
 			len(r.Followers) != 1 || r.Followers[0].Cause != runtime.CausePeerExited {
 			t.Errorf("record = %+v, want the sidecar at %v", r, died)
 		}
-		if batch := w.logs.batchOf("nobody saw it"); len(batch) != 3 {
-			t.Errorf("batch = %v, want the last line with the record and its explanation", batch)
+		if batch := w.logs.batchOf("nobody saw it"); len(batch) != 2 {
+			t.Errorf("batch = %v, want the last line with the record", batch)
 		}
 		w.wantState(p, runtime.Running)
 		w.wantStarts(2)

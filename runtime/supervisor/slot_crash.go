@@ -87,15 +87,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 		Stream: logstream.Out,
 		Text:   []byte(r.Line()),
 	}
-	if in.container != nil {
-		r.State = in.container.CrashState(context.WithoutCancel(ctx))
-	}
-	r.SetOutput(e.Exec, append(s.storedLines(ctx, in, e.Exec), lines...))
-	why := logstream.Envelope{
-		Source: logstream.Source{Type: sourceCell, Index: s.id.Index, InstanceID: string(r.Instance)},
-		Stream: logstream.Err, Text: []byte(r.LogSentence()),
-	}
-	batch := append(lines, line, why)
+	batch := append(lines, line)
 	announced := s.exitLineWritten(ctx, in, e)
 	if announced {
 		batch = lines
@@ -104,10 +96,16 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 		s.log.Error("cannot write the last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
 		if !announced { // if the last lines cannot be written, write at least the record
 			s.append(r.App, line)
-			s.append(r.App, why)
 		}
 	} else {
 		r.Mark(e.Exec, batch[:len(lines)])
+	}
+	if in.container != nil {
+		r.State = in.container.CrashState(context.WithoutCancel(ctx))
+	}
+	r.SetOutput(e.Exec, s.storedLines(ctx, in, e.Exec))
+	if !announced {
+		s.logCell(in.spec, logstream.Err, r.LogSentence())
 	}
 	s.log.Info("instance crashed", "app", r.App, "instance", r.Instance, "cause", e.Cause,
 		"description", r.Description, "count", r.CrashCount)

@@ -48,10 +48,12 @@ func TestSidecarEndCrashesTheInstance(t *testing.T) {
 			t.Errorf("followers (-got +want):\n%s", diff)
 		}
 		batch := w.logs.batchOf("my last words")
-		if len(batch) != 3 || string(batch[1].Text) != r.Line() ||
-			batch[1].Source != (logstream.Source{Type: "API"}) || batch[1].Stream != logstream.Out ||
-			batch[2].Source.Type != "CELL" || string(batch[2].Text) != r.LogSentence() {
-			t.Errorf("batch = %v, want the last line, the record and its explanation", batch)
+		if len(batch) != 2 || string(batch[1].Text) != r.Line() ||
+			batch[1].Source != (logstream.Source{Type: "API"}) || batch[1].Stream != logstream.Out {
+			t.Errorf("batch = %v, want the last line and the record", batch)
+		}
+		if after := w.logs.batchOf("killed by SIGKILL from an unknown sender"); len(after) != 1 || after[0].Source.Type != "CELL" || string(after[0].Text) != r.LogSentence() {
+			t.Errorf("after the record: %v, want its explanation", after)
 		}
 		if want := []runtime.Output{{Exec: main, Stdout: []string{"goodbye"}}, {Exec: sideA, Stdout: []string{"my last words"}}}; !cmp.Equal(r.Output, want) {
 			t.Errorf("output = %v, want %v", r.Output, want)
