@@ -130,6 +130,14 @@ func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) 
 	return log.Contains(ctx, f)
 }
 
+func (l appLogs) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
+	log, err := l.logs.App(guid)
+	if err != nil {
+		return nil, err
+	}
+	return log.NewestOf(ctx, n, f)
+}
+
 func (l appLogs) Last(guid string) (uint64, error) {
 	log, err := l.logs.App(guid)
 	if err != nil {

@@ -198,7 +198,7 @@ func (p *replayPlatform) kill(name, kind, number, sidecar string) error {
 	if err != nil {
 		return err
 	}
-	return p.sup.Signal(p.t.Context(), pr.GUID, index, sidecar, syscall.SIGKILL)
+	return p.sup.Signal(p.t.Context(), pr.GUID, index, sidecar, runtime.SentSignal{Number: int(syscall.SIGKILL), User: "admin"})
 }
 
 // await waits until the number of instances of an app run and no deployment is active.

@@ -160,6 +160,7 @@ var rules = []rule{
 		GET /stream/v1/apps/{guid}/verify
 		GET /dew/v1/apps/{guid}/bindings
 		GET /dew/v1/apps/{guid}/crashes
+		GET /v3/apps/{guid}/crashes
 		GET /dew/v1/apps/{guid}/crash-mails
 		GET /dew/v1/service_instances/{guid}/snapshots`},
 	{may: userNames{admin, adminReader, developer, supporter}, see: seeSpace, at: `

@@ -18,7 +18,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -377,10 +376,10 @@ func (f *fakeProcesses) Usage(_ context.Context, process string, _ int) (runtime
 	return runtime.Usage{CPU: 0.25, Entitled: 0.5, Memory: 64 << 20, Disk: 1 << 20, LogRate: 2048, Parts: []runtime.PartUsage{{Memory: 48 << 20}, {Sidecar: "config", Memory: 16 << 20, Limit: 32 << 20}}}, len(f.slots[process]) > 0
 }
 
-func (f *fakeProcesses) Signal(_ context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
+func (f *fakeProcesses) Signal(_ context.Context, process string, index int, sidecar string, sent runtime.SentSignal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.signals = append(f.signals, fmt.Sprintf("%s/%d/%s/%d", process, index, sidecar, sig))
+	f.signals = append(f.signals, fmt.Sprintf("%s/%d/%s/%d", process, index, sidecar, sent.Number))
 	return f.err
 }
 

@@ -169,17 +169,17 @@ func TestPushFails(t *testing.T) {
 		"memory": {
 			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
-				d.crashes = []v3.Crash{{Instance: "now", Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
+				d.crashes = []v3.Crash{{Instance: "now", Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}, Verdict: v3.Verdict{Sentence: "web ran out of memory", Advice: "Set `memory: 96M`"}}}
 			},
-			status: 7, text: "Give it more memory",
+			status: 7, text: "shop crashed while starting: web ran out of memory",
 		},
 		"record not yet written": {
 			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
-				d.crashes = []v3.Crash{{Instance: "now", First: v3.CrashExit{OutOfMemory: true, Sidecar: "cache", MemoryLimit: 64 << 20}}}
+				d.crashes = []v3.Crash{{Instance: "now", First: v3.CrashExit{OutOfMemory: true}, Verdict: v3.Verdict{Advice: "Set `memory: 96M` for sidecar cache"}}}
 				d.unwritten = 2
 			},
-			status: 7, text: "Give the sidecar more than 64.0M",
+			status: 7, text: "Set `memory: 96M` for sidecar cache",
 		},
 		"refused": {
 			prepare: func(d *fakeDaemon) {

@@ -71,6 +71,8 @@ type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 type Failure struct {
 	Check  string // CheckPort or CheckHTTP
 	Reason string // "connection to 10.201.0.2:8080 refused"
+	Path   string // of an http check
+	Status int    // of the response; 0 if there was none
 	Err    error  // the underlying error; nil if the app responded
 }
 
@@ -114,7 +116,7 @@ func HTTP(dial Dialer, addr netip.AddrPort, path string) Probe {
 			return unanswered("GET "+path, c, err)
 		}
 		if status != http.StatusOK {
-			return &Failure{Check: CheckHTTP, Reason: fmt.Sprintf("GET %s answered %d, want %d", path, status, http.StatusOK)}
+			return &Failure{Check: CheckHTTP, Path: path, Status: status, Reason: fmt.Sprintf("GET %s answered %d, want %d", path, status, http.StatusOK)}
 		}
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -34,8 +33,8 @@ type Processes interface {
 	// Usage returns the resources that an instance uses now. It returns false if they
 	// are not known.
 	Usage(ctx context.Context, process string, index int) (runtime.Usage, bool)
-	// Signal sends sig to the main process, or to the sidecar with the name.
-	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
+	// Signal sends a signal to the main process, or to the sidecar with the name.
+	Signal(ctx context.Context, process string, index int, sidecar string, sent runtime.SentSignal) error
 	// RestartInstance stops an instance and starts another in its place.
 	RestartInstance(process string, index int) error
 }

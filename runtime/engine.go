@@ -68,6 +68,9 @@ type Container interface {
 	Exec(ctx context.Context, exec string, s ExecSpec) (Session, error)
 	// Consumption returns the resources that the whole instance has used so far.
 	Consumption(ctx context.Context) (Consumption, error)
+	// CrashState returns what can still be observed of an instance that crashed. Facts
+	// that cannot be read are zero.
+	CrashState(ctx context.Context) CrashState
 	// Paused reports whether one of the processes is paused until its output is stored.
 	// A paused process answers no requests.
 	Paused() bool

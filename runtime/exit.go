@@ -35,6 +35,9 @@ type Exit struct {
 	At     time.Time `json:"at"`
 	Exact  bool      `json:"exact,omitempty"` // At is the kernel's time, not that of a later report
 	Memory Memory    `json:"memory"`
+
+	Check  *FailedCheck `json:"check,omitempty"`  // for CauseUnhealthy and CauseStartTimeout
+	Signal *SentSignal  `json:"signal,omitempty"` // if a user sent a signal that ended it
 }
 
 // Memory is the memory usage of a leaf at its exit, in bytes. Limit 0 means that only
@@ -190,9 +193,9 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// Signal returns the signal that probably ended the process, or 0 for none. It is not
+// ProbableSignal returns the signal that probably ended the process, or 0 for none. It is not
 // certain, because a program that exits with 137 looks the same.
-func (e Exit) Signal() int {
+func (e Exit) ProbableSignal() int {
 	if e.Code > 128 && e.Code < 128+65 {
 		return e.Code - 128
 	}

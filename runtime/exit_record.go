@@ -42,7 +42,13 @@ type ExitRecord struct {
 	ProbableSignal int     `json:"probable_signal,omitempty"`
 	Order          Order   `json:"order,omitempty"`
 	Followers      []Exit  `json:"followers,omitempty"` // in the order in which they became known
-	Lines          []Lines `json:"lines,omitempty"`     // the last lines of each process, if known
+	Lines          []Lines `json:"lines,omitempty"`     // position of the last lines of each process in the log, if known
+
+	StartedAt time.Time  `json:"started_at,omitzero"`
+	Stack     string     `json:"stack,omitempty"`
+	Port      int        `json:"port,omitempty"` // the value of $PORT
+	Output    []Output   `json:"output,omitempty"`
+	State     CrashState `json:"state,omitzero"`
 
 	CrashCount int       `json:"crash_count"`
 	CrashedAt  time.Time `json:"crashed_at"`

@@ -129,7 +129,7 @@ func TestExitDescription(t *testing.T) {
 func TestProbableSignal(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]int{0: 0, 3: 0, 127: 0, 128: 0, 129: 1, 137: 9, 139: 11, 143: 15, 192: 64, 193: 0, 255: 0, -1: 0} {
-		if got := (Exit{Code: code}).Signal(); got != want {
+		if got := (Exit{Code: code}).ProbableSignal(); got != want {
 			t.Errorf("signal of %d = %d, want %d", code, got, want)
 		}
 	}

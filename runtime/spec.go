@@ -58,6 +58,14 @@ type Spec struct {
 	StartedAt time.Time     // set by the engine
 }
 
+// Port returns the value of $PORT, or 0 if the container has no ports.
+func (s Spec) Port() int {
+	if len(s.Ports) == 0 {
+		return 0
+	}
+	return s.Ports[0]
+}
+
 // Check returns an error if the spec has no kind, or fields of another kind. An
 // engine calls it before it starts a container.
 func (s Spec) Check() error {

@@ -463,7 +463,7 @@ func (h processHandlers) killProcess(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = h.Platform.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
+	err = h.Platform.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, runtime.SentSignal{Number: int(sig), User: platform.ActorOf(r.Context()).Name})
 	if errors.Is(err, runtime.ErrNoInstance) {
 		// The message names the instance and the existing ones.
 		return nil, &rest.Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}

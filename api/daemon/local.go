@@ -26,6 +26,10 @@ func (h statusHandlers) endpoints() []rest.Endpoint {
 			Pattern: "GET /dew/v1/apps/{guid}/crashes", Needs: access.Read, Resource: access.App,
 			Handler: h.listCrashes, Shape: rest.Returns[v3.Crashes](200).Paginated().OrderedBy(rest.ByTime...),
 		},
+		{
+			Pattern: "GET /v3/apps/{guid}/crashes", Needs: access.Read, Resource: access.App,
+			Handler: h.listCrashes, Shape: rest.Returns[v3.Crashes](200).Paginated().OrderedBy(rest.ByTime...),
+		},
 	}
 }
 
@@ -111,7 +115,7 @@ func (h statusHandlers) listCrashes(r *http.Request) (any, error) {
 			return rest.Key{Created: record.CrashedAt, Updated: record.CrashedAt, GUID: fmt.Sprintf("%020d", record.Number)}
 		},
 		Present: func(record runtime.ExitRecord) v3.Crash {
-			c := presentCrash(record)
+			c := presentCrash(record, a.Name)
 			c.Kept = kept[record.Instance]
 			return c
 		},
@@ -146,12 +150,14 @@ func (h statusHandlers) keptInstances() map[runtime.InstanceID]bool {
 	return out
 }
 
-func presentCrash(r runtime.ExitRecord) v3.Crash {
+func presentCrash(r runtime.ExitRecord, app string) v3.Crash {
 	out := v3.Crash{
 		App: r.App, Process: r.Slot.Process, Type: r.Type, Index: r.Slot.Index, Instance: string(r.Instance),
 		Cell: r.Cell, Version: r.Version, Droplet: r.Droplet, Reason: r.Reason, Description: r.Description,
 		Phase: string(r.Phase), First: presentExit(r.First), ProbableSignal: r.ProbableSignal, Order: string(r.Order),
 		Followers: []v3.CrashExit{}, Lines: []v3.CrashLines{},
+		StartedAt: r.StartedAt, Stack: r.Stack, Port: r.Port, MemoryLimit: r.State.Memory.Limit, MemoryPeak: r.State.Memory.Peak,
+		Listening: []v3.CrashPort{}, Output: []v3.CrashOutput{},
 		Count: r.CrashCount, CrashedAt: r.CrashedAt, NextStart: r.NextStart, GivenUp: r.GivenUp, Complete: r.Complete,
 	}
 	sources := map[string]string{r.First.Exec: r.First.Source}
@@ -162,14 +168,29 @@ func presentCrash(r runtime.ExitRecord) v3.Crash {
 	for _, l := range r.Lines {
 		out.Lines = append(out.Lines, v3.CrashLines{Source: sources[l.Exec], From: l.From, To: l.To})
 	}
+	for _, l := range r.State.Listening {
+		out.Listening = append(out.Listening, v3.CrashPort{Source: sources[l.Exec], Port: l.Port, Loopback: l.Loopback})
+	}
+	for _, o := range r.Output {
+		out.Output = append(out.Output, v3.CrashOutput{Source: sources[o.Exec], Stdout: append([]string{}, o.Stdout...), Stderr: append([]string{}, o.Stderr...)})
+	}
+	v := r.Verdict(app)
+	out.Verdict = v3.Verdict{Class: string(v.Class), Sentence: v.Sentence, Evidence: append([]string{}, v.Evidence...), Advice: v.Advice}
 	return out
 }
 
 func presentExit(e runtime.Exit) v3.CrashExit {
-	return v3.CrashExit{
+	out := v3.CrashExit{
 		Source: e.Source, Sidecar: e.Name, Code: e.Code, OutOfMemory: e.OOM, Cause: string(e.Cause), Detail: e.Detail,
 		At: e.At, MemoryLimit: e.Memory.Limit, MemoryPeak: e.Memory.Peak,
 	}
+	if e.Signal != nil {
+		out.SentBy = e.Signal.User
+	}
+	if c := e.Check; c != nil {
+		out.Check = &v3.CrashCheck{Type: c.Type, Endpoint: c.Endpoint, Status: c.Status}
+	}
+	return out
 }
 
 func (h statusHandlers) shutdown(r *http.Request) (any, error) {

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -227,7 +226,9 @@ func (f fakeProcesses) Usage(context.Context, string, int) (runtime.Usage, bool)
 	return runtime.Usage{}, false
 }
 
-func (f fakeProcesses) Signal(context.Context, string, int, string, syscall.Signal) error { return nil }
+func (f fakeProcesses) Signal(context.Context, string, int, string, runtime.SentSignal) error {
+	return nil
+}
 
 func (f fakeProcesses) RestartInstance(string, int) error { return nil }
 

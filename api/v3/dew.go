@@ -55,41 +55,80 @@ type Crashes struct {
 
 // Crash is the full exit record of one crashed instance.
 type Crash struct {
-	App            string       `json:"app"`
-	Process        string       `json:"process"` // guid
-	Type           string       `json:"type"`    // type of the process
-	Index          int          `json:"index"`
-	Instance       string       `json:"instance"`
-	Cell           string       `json:"cell"`
-	Version        string       `json:"version"`
-	Droplet        string       `json:"droplet,omitempty"`
-	Reason         string       `json:"reason"`
-	Description    string       `json:"description"`
-	Phase          string       `json:"phase"` // starting, running or unwatched
-	First          CrashExit    `json:"first"`
-	ProbableSignal int          `json:"probable_signal,omitempty"`
-	Order          string       `json:"order,omitempty"` // together or late
-	Followers      []CrashExit  `json:"followers"`
-	Lines          []CrashLines `json:"lines"`
-	Count          int          `json:"count"` // consecutive crashes
-	CrashedAt      time.Time    `json:"crashed_at"`
-	NextStart      time.Time    `json:"next_start,omitzero"`
-	GivenUp        bool         `json:"given_up,omitempty"`
-	Complete       bool         `json:"complete"` // all processes of the instance have exited
-	Kept           bool         `json:"kept"`     // its files are stored and accessible
+	App            string        `json:"app"`
+	Process        string        `json:"process"` // guid
+	Type           string        `json:"type"`    // type of the process
+	Index          int           `json:"index"`
+	Instance       string        `json:"instance"`
+	Cell           string        `json:"cell"`
+	Version        string        `json:"version"`
+	Droplet        string        `json:"droplet,omitempty"`
+	Reason         string        `json:"reason"`
+	Description    string        `json:"description"`
+	Phase          string        `json:"phase"` // starting, running or unwatched
+	First          CrashExit     `json:"first"`
+	ProbableSignal int           `json:"probable_signal,omitempty"`
+	Order          string        `json:"order,omitempty"` // together or late
+	Followers      []CrashExit   `json:"followers"`
+	Lines          []CrashLines  `json:"lines"`
+	Count          int           `json:"count"` // consecutive crashes
+	CrashedAt      time.Time     `json:"crashed_at"`
+	NextStart      time.Time     `json:"next_start,omitzero"`
+	GivenUp        bool          `json:"given_up,omitempty"`
+	Complete       bool          `json:"complete"` // all processes of the instance have exited
+	Kept           bool          `json:"kept"`     // its files are stored and accessible
+	StartedAt      time.Time     `json:"started_at,omitzero"`
+	Stack          string        `json:"stack,omitempty"`
+	Port           int           `json:"port,omitempty"`         // $PORT of the instance
+	MemoryLimit    int64         `json:"memory_limit,omitempty"` // of the whole instance, in bytes
+	MemoryPeak     int64         `json:"memory_peak,omitempty"`
+	Listening      []CrashPort   `json:"listening"` // on which its processes were listening
+	Output         []CrashOutput `json:"output"`
+	Verdict        Verdict       `json:"verdict"`
+}
+
+// Verdict explains a crash.
+type Verdict struct {
+	Class    string   `json:"class"`    // kind of cause: exited, memory_process, start_timeout, …
+	Sentence string   `json:"sentence"` // what crashed and why
+	Evidence []string `json:"evidence"` // facts that the sentence is based on
+	Advice   string   `json:"advice"`   // what to do
+}
+
+// CrashPort is a TCP port on which a process of a crashed instance was listening.
+type CrashPort struct {
+	Source   string `json:"source"`
+	Port     int    `json:"port"`
+	Loopback bool   `json:"loopback"` // only for connections from inside the instance
+}
+
+// CrashOutput has the last lines of a process, oldest first.
+type CrashOutput struct {
+	Source string   `json:"source"`
+	Stdout []string `json:"stdout"`
+	Stderr []string `json:"stderr"`
 }
 
 // CrashExit is the exit of one process of the instance.
 type CrashExit struct {
-	Source      string    `json:"source"` // APP/PROC/WEB/SIDECAR/CONFIG SERVER
-	Sidecar     string    `json:"sidecar,omitempty"`
-	Code        int       `json:"code"`
-	OutOfMemory bool      `json:"out_of_memory,omitempty"`
-	Cause       string    `json:"cause"`
-	Detail      string    `json:"detail,omitempty"`
-	At          time.Time `json:"at"`
-	MemoryLimit int64     `json:"memory_limit"` // bytes, 0 if only the container has a limit
-	MemoryPeak  int64     `json:"memory_peak"`
+	Source      string      `json:"source"` // APP/PROC/WEB/SIDECAR/CONFIG SERVER
+	Sidecar     string      `json:"sidecar,omitempty"`
+	Code        int         `json:"code"`
+	OutOfMemory bool        `json:"out_of_memory,omitempty"`
+	Cause       string      `json:"cause"`
+	Detail      string      `json:"detail,omitempty"`
+	At          time.Time   `json:"at"`
+	MemoryLimit int64       `json:"memory_limit"` // bytes, 0 if only the container has a limit
+	MemoryPeak  int64       `json:"memory_peak"`
+	SentBy      string      `json:"sent_by,omitempty"` // user who sent the signal with dew
+	Check       *CrashCheck `json:"check,omitempty"`   // the health check that failed
+}
+
+// CrashCheck is the last result of a health check that failed.
+type CrashCheck struct {
+	Type     string `json:"type"`
+	Endpoint string `json:"endpoint,omitempty"`
+	Status   int    `json:"status,omitempty"` // of the response; 0: no response
 }
 
 // CrashLines is the position of a process's last lines in the app's log.

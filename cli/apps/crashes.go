@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/verdict"
 )
 
 // CrashCommands show why instances crashed, and send signals to processes.
@@ -40,6 +41,30 @@ func CrashCommands(g *command.Set) []*cli.Command {
 				o.Count = firstCrashes
 			}
 			return runCrashes(c.Context, o, api, out)
+		}),
+		g.Command(command.Verb{
+			Name: "why", Args: "APP", Category: "Logs and crashes", Usage: "Explain why an app crashed or is not running",
+			About: "Shows the cause of the newest crash in one sentence, what happened when, the memory of each process, the last lines, and what to do. Without a crash it explains the current state.\n\nExamples:\n   dew why shop\n   dew why shop --crash 2\n   dew why shop --json",
+			Flags: []cli.Flag{
+				&cli.IntFlag{Name: "crash", Value: 1, Usage: "Explain the crash with this `number`; 1 is the newest"},
+				command.JSONFlag(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			if c.Int("crash") < 1 {
+				return console.UsageError("--crash: %d is less than 1", c.Int("crash"))
+			}
+			return runWhy(c.Context, whyOptions{Name: c.Args().First(), Crash: c.Int("crash"), Chosen: c.IsSet("crash")}, ask, out)
+		}),
+		g.WithoutClient(command.Verb{
+			Name: "explain", Args: "STATUS", Category: "Logs and crashes", Usage: "Explain an exit status or a signal",
+			About: "Examples:\n   dew explain 137\n   dew explain SIGTERM",
+		}, func(c *cli.Context) error {
+			text, err := verdict.Status(c.Args().First())
+			if err != nil {
+				return console.UsageError("%v", err)
+			}
+			_, err = fmt.Fprintln(c.App.Writer, console.Capitalize(text))
+			return err
 		}),
 		g.Command(command.Verb{
 			Name: "kill", Args: "APP", Category: "Apps", Usage: "Send a signal to a process or sidecar of an app",
@@ -98,7 +123,10 @@ func runCrashes(ctx context.Context, o crashesOptions, api *client.Client, out *
 
 func printCrash(out *console.Console, c v3.Crash) {
 	line := func(format string, args ...any) { fmt.Fprintf(out.Out, "    "+format+"\n", args...) }
-	fmt.Fprintf(out.Out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(console.LineTime), c.Type, c.Index, out.Paint(console.Red, c.Description))
+	fmt.Fprintf(out.Out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(console.LineTime), c.Type, c.Index, out.Paint(console.Red, cmp.Or(c.Verdict.Sentence, c.Description)))
+	if c.Verdict.Advice != "" {
+		line("%s", c.Verdict.Advice)
+	}
 	line("while %s; %s in a row; instance %s", phaseText(c.Phase), console.CrashCount(c.Count), c.Instance)
 	line("%s", exitText(c.First, c))
 	for _, f := range c.Followers {

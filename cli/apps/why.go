@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,29 +83,29 @@ func (b failedStart) record(ctx context.Context, api *client.Client) (crash v3.C
 	return crash, found, err
 }
 
-// explainCrash turns an exit record into the error of a start, with advice.
+// explainCrash turns an exit record into the error of a start, with the advice of its
+// verdict.
 func explainCrash(app string, c v3.Crash) *console.Failure {
-	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed while starting: %s", app, c.Description), Advice: CrashAdvice(app)}
-	switch first := c.First; {
-	case first.OutOfMemory && first.Sidecar != "" && first.MemoryLimit > 0:
-		f.Status = console.StatusMemory
-		f.Advice = fmt.Sprintf("Give the sidecar more than %s (memory under sidecars in the manifest). It is a part of the app's memory limit", console.Bytes(first.MemoryLimit))
-	case first.OutOfMemory:
-		f.Status = console.StatusMemory
-		f.Advice = "Give it more memory (-m, or memory in the manifest). To see how much it used: dew crashes " + app
-	case first.Cause == causeStartTimeout:
-		f.Status = console.StatusTimeout
-		f.Err = fmt.Errorf("%s did not become healthy: %s", app, c.Description)
-		f.Advice = "The app must listen on 0.0.0.0:$PORT. To allow more time, use -t SECONDS (timeout in the manifest). To check only that the process runs, use -u process"
-		if strings.Contains(c.Description, "http check failed: GET ") && strings.Contains(c.Description, " answered ") {
-			f.Advice = "Set health-check-http-endpoint in the manifest (or --endpoint) to a path that answers 200"
-		}
-	case first.Code == 0:
-		f.Advice = "Exit status 0 is a crash as well: the start command of an app or sidecar must run until dew stops it"
-	case first.Detail != "":
-		f.Advice = console.Capitalize(first.Detail) + ". Check command in the manifest. To see the output: dew logs " + app + " --recent"
+	f := &console.Failure{
+		Status: crashStatus(c),
+		Err:    fmt.Errorf("%s crashed while starting: %s", app, cmp.Or(c.Verdict.Sentence, c.Description)),
+		Advice: cmp.Or(c.Verdict.Advice, CrashAdvice(app)),
+	}
+	if f.Status == console.StatusTimeout {
+		f.Err = fmt.Errorf("%s did not become healthy: %s", app, cmp.Or(c.Verdict.Sentence, c.Description))
 	}
 	return f
+}
+
+// crashStatus is the exit status of dew for a crash.
+func crashStatus(c v3.Crash) int {
+	switch {
+	case c.First.OutOfMemory:
+		return console.StatusMemory
+	case c.First.Cause == causeStartTimeout:
+		return console.StatusTimeout
+	}
+	return console.StatusCrashed
 }
 
 // CrashAdvice is the advice to read the crashes and logs of an app.

@@ -37,6 +37,15 @@ func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) 
 	return one.Contains(ctx, f)
 }
 
+// NewestOf returns the last n lines of a log that match the filter.
+func (l appLogs) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
+	one, err := l.all.App(guid)
+	if err != nil {
+		return nil, err
+	}
+	return one.NewestOf(ctx, n, f)
+}
+
 // Last returns the number of the newest line of a log.
 func (l appLogs) Last(guid string) (uint64, error) {
 	one, err := l.all.App(guid)

@@ -285,6 +285,14 @@ func (b logBook) Contains(ctx context.Context, app string, f logstream.Filter) (
 	return l.Contains(ctx, f)
 }
 
+func (b logBook) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
+	log, err := b.App(guid)
+	if err != nil {
+		return nil, err
+	}
+	return log.NewestOf(ctx, n, f)
+}
+
 func (b logBook) Last(app string) (uint64, error) {
 	l, err := b.App(app)
 	if err != nil {

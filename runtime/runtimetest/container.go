@@ -26,6 +26,7 @@ type Container struct {
 	handles     []*handle
 	sessions    []*session
 	consumption runtime.Consumption
+	crashState  runtime.CrashState
 	files       int64 // number of written files
 	refuse      bool
 	paused      bool
@@ -119,6 +120,13 @@ func (c *Container) SetConsumption(used runtime.Consumption) {
 	c.machine.mu.Lock()
 	defer c.machine.mu.Unlock()
 	c.consumption = used
+}
+
+// SetCrashState sets what CrashState returns.
+func (c *Container) SetCrashState(st runtime.CrashState) {
+	c.machine.mu.Lock()
+	defer c.machine.mu.Unlock()
+	c.crashState = st
 }
 
 // HoldReap makes Reap of a process wait until release is called.
@@ -379,6 +387,13 @@ func (h *handle) Signal(ctx context.Context, sig syscall.Signal, execs ...string
 		h.container.end(p, runtime.Exit{Exec: exec, Code: 128 + int(sig), Cause: runtime.CauseExited, At: time.Now()})
 	}
 	return ctx.Err()
+}
+
+// CrashState returns the state that SetCrashState set.
+func (h *handle) CrashState(context.Context) runtime.CrashState {
+	h.container.machine.mu.Lock()
+	defer h.container.machine.mu.Unlock()
+	return h.container.crashState
 }
 
 func (h *handle) Consumption(context.Context) (runtime.Consumption, error) {

@@ -30,9 +30,9 @@ func (s *Supervisor) Dial(ctx context.Context, id runtime.InstanceID, network, a
 	return nil, fmt.Errorf("instance %s: %w", id, runtime.ErrNoInstance)
 }
 
-// Signal sends sig to every process of the named sidecar, or of main if the name is
-// empty, in the instance with that index.
-func (s *Supervisor) Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
+// Signal sends a signal of a user to every process of the named sidecar, or of main if
+// the name is empty, in the instance with that index.
+func (s *Supervisor) Signal(ctx context.Context, process string, index int, sidecar string, sent runtime.SentSignal) error {
 	c, err := s.containerAt(process, index)
 	if err != nil {
 		return err
@@ -41,7 +41,8 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 	if err != nil {
 		return err
 	}
-	return c.Signal(ctx, sig, exec)
+	s.signals.Add(c.Spec().Instance, exec, sent)
+	return c.Signal(ctx, syscall.Signal(sent.Number), exec)
 }
 
 // Exec opens a session next to a process of a running instance.

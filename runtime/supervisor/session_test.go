@@ -33,7 +33,7 @@ func TestSessionsAreNotCodependent(t *testing.T) {
 
 		lasting, err := w.sup.Exec(ctx, runtime.ExecTarget{Process: p}, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "sleep 1000"})
 		w.must(err)
-		w.must(w.sup.Signal(ctx, p, 0, "config server a", syscall.SIGKILL))
+		w.must(w.sup.Signal(ctx, p, 0, "config server a", runtime.SentSignal{Number: int(syscall.SIGKILL), User: "admin"}))
 		w.pass(time.Minute)
 		if end, err := lasting.Wait(ctx); err != nil || end.Why == "" {
 			t.Errorf("the session ended with %+v, %v; want to be told that its instance did", end, err)

@@ -100,6 +100,13 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	} else {
 		r.Mark(e.Exec, batch[:len(lines)])
 	}
+	if in.container != nil {
+		r.State = in.container.CrashState(context.WithoutCancel(ctx))
+	}
+	r.SetOutput(e.Exec, s.storedLines(ctx, in, e.Exec))
+	if !announced {
+		s.logCell(in.spec, logstream.Err, r.LogSentence())
+	}
 	s.log.Info("instance crashed", "app", r.App, "instance", r.Instance, "cause", e.Cause,
 		"description", r.Description, "count", r.CrashCount)
 	s.sup.count(func(st *runtime.Stats) { st.Crashes[e.Cause]++ })
@@ -110,6 +117,21 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	s.publish(func(st *runtime.Status) {
 		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
 	})
+}
+
+// storedLines returns the last lines of a process that are in the app's log.
+func (s *Slot) storedLines(ctx context.Context, in *Instance, exec string) []logstream.Envelope {
+	p, ok := in.process(exec)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.CallLimit)
+	defer cancel()
+	lines, err := s.sup.c.Logs.NewestOf(ctx, in.spec.App, runtime.LastLines, logstream.Filter{Source: p.Source, InstanceID: string(in.spec.Instance), NoGaps: true})
+	if err != nil {
+		s.log.Error("cannot read the last lines of a process, its exit record has none", "instance", in.spec.Instance, "exec", exec, "err", err)
+	}
+	return lines
 }
 
 // exitLineWritten reports whether the line of this crash is already in the log. A
@@ -137,12 +159,14 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 	if err != nil {
 		s.log.Error("cannot read exit records; the crash count starts again at 1", "err", err)
 	}
+	e.Signal = s.sup.signals.Of(in.spec.Instance, e.Exec)
 	p := s.sup.policy
 	r := runtime.ExitRecord{
 		Slot: s.id, App: in.spec.App, Type: in.spec.Type, Instance: in.spec.Instance,
 		Cell: in.spec.Cell, Version: in.spec.Version, Droplet: in.spec.Droplet,
 		Reason: runtime.ReasonCrashed, Description: e.Description(), Phase: in.phaseOf(e),
-		First: e, ProbableSignal: e.Signal(), Order: order,
+		First: e, ProbableSignal: e.ProbableSignal(), Order: order,
+		StartedAt: in.spec.StartedAt, Stack: in.spec.Stack.Name, Port: in.spec.Port(),
 		CrashCount: last.CrashesInARow() + 1, CrashedAt: e.At,
 	}
 	if p.givesUp(r.CrashCount) {
@@ -181,6 +205,9 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 		return nil
 	}
 	in.record.Complete = len(in.alive()) == 0
+	for _, p := range in.spec.Processes {
+		in.record.SetOutput(p.Exec, s.storedLines(ctx, in, p.Exec))
+	}
 	if !s.storeRecord(ctx, in) && ctx.Err() != nil {
 		return nil
 	}
@@ -322,6 +349,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	if err := s.sup.addresses.Release(in.spec.Instance); err != nil {
 		s.log.Error("cannot release address", "instance", in.spec.Instance, "err", err)
 	}
+	s.sup.signals.Forget(in.spec.Instance)
 	s.inst = nil
 	s.logCell(in.spec, logstream.Out, "Successfully destroyed container")
 	return true

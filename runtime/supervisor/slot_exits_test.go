@@ -52,6 +52,12 @@ func TestSidecarEndCrashesTheInstance(t *testing.T) {
 			batch[1].Source != (logstream.Source{Type: "API"}) || batch[1].Stream != logstream.Out {
 			t.Errorf("batch = %v, want the last line and the record", batch)
 		}
+		if after := w.logs.batchOf("killed by SIGKILL from an unknown sender"); len(after) != 1 || after[0].Source.Type != "CELL" || string(after[0].Text) != r.LogSentence() {
+			t.Errorf("after the record: %v, want its explanation", after)
+		}
+		if want := []runtime.Output{{Exec: main, Stdout: []string{"goodbye"}}, {Exec: sideA, Stdout: []string{"my last words"}}}; !cmp.Equal(r.Output, want) {
+			t.Errorf("output = %v, want %v", r.Output, want)
+		}
 		if want := []runtime.Lines{
 			{Exec: sideA, From: batch[0].Seq, To: batch[0].Seq},
 			{Exec: main, From: w.logs.batchOf("goodbye")[0].Seq, To: w.logs.batchOf("goodbye")[0].Seq},

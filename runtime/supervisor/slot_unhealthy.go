@@ -107,9 +107,13 @@ func unhealthyExit(in *Instance, err error) runtime.Exit {
 		Exec: runtime.MainExec, Source: main.Source, Code: -1, Cause: runtime.CauseUnhealthy, At: time.Now(),
 		Detail: err.Error(),
 		Memory: runtime.Memory{Limit: main.Memory},
+		Check:  &runtime.FailedCheck{Type: in.check.Type, Endpoint: in.check.Endpoint},
+	}
+	if f, ok := errors.AsType[*health.Failure](err); ok {
+		e.Check.Endpoint, e.Check.Status = cmp.Or(f.Path, e.Check.Endpoint), f.Status
 	}
 	if s, ok := errors.AsType[*health.Unhealthy](err); ok && s.Phase == health.Starting {
-		e.Cause = runtime.CauseStartTimeout
+		e.Cause, e.Check.Timeout = runtime.CauseStartTimeout, s.After
 		e.Detail = fmt.Sprintf("never healthy after %s: %v", s.After, s.Err)
 	}
 	return e

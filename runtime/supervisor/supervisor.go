@@ -27,6 +27,8 @@ type AppLogs interface {
 	Append(app string, es ...logstream.Envelope) error
 	// Contains reports whether an app's log has a line that matches f.
 	Contains(ctx context.Context, app string, f logstream.Filter) (bool, error)
+	// NewestOf returns the last n lines of an app that match f.
+	NewestOf(ctx context.Context, app string, n int, f logstream.Filter) ([]logstream.Envelope, error)
 	// Last returns the number of an app's newest line, or 0 if it has none.
 	Last(app string) (uint64, error)
 }
@@ -80,6 +82,7 @@ type Supervisor struct {
 
 	slotSet
 	counters
+	signals   runtime.SentSignals
 	unadopted unadoptedSet // instances that could not be taken over yet
 
 	deployments *deployments

@@ -3,11 +3,13 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/verdict"
 )
 
 // A signal reaches only the named process in the named instance.
@@ -16,17 +18,19 @@ func TestSignalReachesTheNamed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		if err := w.sup.Signal(t.Context(), p, 0, "nobody", syscall.SIGKILL); !errors.Is(err, runtime.ErrNoInstance) {
+		if err := w.sup.Signal(t.Context(), p, 0, "nobody", runtime.SentSignal{Number: int(syscall.SIGKILL), User: "admin"}); !errors.Is(err, runtime.ErrNoInstance) {
 			t.Errorf("signal to an unknown sidecar: %v, want ErrNoInstance", err)
 		}
-		if err := w.sup.Signal(t.Context(), p, 7, "", syscall.SIGKILL); !errors.Is(err, runtime.ErrNoInstance) {
+		if err := w.sup.Signal(t.Context(), p, 7, "", runtime.SentSignal{Number: int(syscall.SIGKILL), User: "admin"}); !errors.Is(err, runtime.ErrNoInstance) {
 			t.Errorf("signal to an unknown instance: %v, want ErrNoInstance", err)
 		}
 		w.wantRecords(p, 0)
-		w.must(w.sup.Signal(t.Context(), p, 0, "config server a", syscall.SIGKILL))
+		w.must(w.sup.Signal(t.Context(), p, 0, "config server a", runtime.SentSignal{Number: int(syscall.SIGKILL), User: "admin"}))
 		w.pass(time.Second)
 		if r := w.record(p); r.First.Exec != sideA || r.First.Code != 137 {
 			t.Errorf("first = %+v, want the sidecar with 137", r.First)
+		} else if v := r.Verdict("shop"); v.Class != verdict.KilledByUser || !strings.Contains(v.Sentence, "admin sent it SIGKILL") {
+			t.Errorf("verdict = %+v, want that admin killed it", v)
 		}
 	})
 }

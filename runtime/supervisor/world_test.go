@@ -273,6 +273,13 @@ func (l *memLogs) Contains(_ context.Context, _ string, f logstream.Filter) (boo
 	return slices.ContainsFunc(slices.Concat(l.batches...), f.Matches), nil
 }
 
+func (l *memLogs) NewestOf(_ context.Context, _ string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.DeleteFunc(slices.Concat(l.batches...), func(e logstream.Envelope) bool { return !f.Matches(e) })
+	return all[max(0, len(all)-n):], nil
+}
+
 func (l *memLogs) Last(string) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

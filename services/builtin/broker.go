@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
@@ -29,7 +28,7 @@ type Host interface {
 	ReleaseAddress(guid string) error
 	Instances(guid string) []runtime.Status
 	Exec(ctx context.Context, t runtime.ExecTarget, s runtime.ExecSpec) (runtime.Session, error)
-	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
+	Signal(ctx context.Context, process string, index int, sidecar string, sent runtime.SentSignal) error
 }
 
 // Config configures a Broker.

@@ -186,7 +186,7 @@ func (w *world) testRestarts(c engineTest, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
 	before := w.running(guid)
-	w.must(w.sup.Signal(w.ctx(), guid, 0, "", syscall.SIGKILL))
+	w.must(w.sup.Signal(w.ctx(), guid, 0, "", runtime.SentSignal{Number: int(syscall.SIGKILL)}))
 	after := w.running(guid, before.Instance)
 	if after.Address != before.Address {
 		w.t.Errorf("address = %s, then %s", before.Address, after.Address)

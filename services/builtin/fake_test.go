@@ -82,10 +82,10 @@ func (h *fakeHost) Instances(guid string) []runtime.Status {
 	return []runtime.Status{st}
 }
 
-func (h *fakeHost) Signal(_ context.Context, _ string, _ int, _ string, sig syscall.Signal) error {
+func (h *fakeHost) Signal(_ context.Context, _ string, _ int, _ string, sent runtime.SentSignal) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.signals = append(h.signals, sig)
+	h.signals = append(h.signals, syscall.Signal(sent.Number))
 	return nil
 }
 

@@ -145,7 +145,7 @@ func (b *snapshots) whileFrozen(ctx context.Context, guid string, fn func(ctx co
 		defer cancel()
 		ierr := s.Streams().In.Close()
 		_, werr := s.Wait(thaw)
-		err = errors.Join(err, ierr, werr, s.Close(), b.c.Host.Signal(thaw, guid, 0, "", syscall.SIGCONT))
+		err = errors.Join(err, ierr, werr, s.Close(), b.c.Host.Signal(thaw, guid, 0, "", runtime.SentSignal{Number: int(syscall.SIGCONT)}))
 	}()
 	firstLine := make(chan string, 1)
 	go func() {
@@ -422,9 +422,9 @@ func (b *snapshots) undo(ctx context.Context, rec record) error {
 	case !rec.Frozen:
 		return nil
 	}
-	err := b.c.Host.Signal(ctx, rec.GUID, 0, "", syscall.SIGCONT)
+	err := b.c.Host.Signal(ctx, rec.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGCONT)})
 	for n := 0; errors.Is(err, runtime.ErrNoInstance) && n < 60 && wait(ctx, maxPoll); n++ {
-		err = b.c.Host.Signal(ctx, rec.GUID, 0, "", syscall.SIGCONT) // the supervisor adopts it soon
+		err = b.c.Host.Signal(ctx, rec.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGCONT)}) // the supervisor adopts it soon
 	}
 	if err != nil && !errors.Is(err, runtime.ErrNoInstance) {
 		return err

@@ -1,0 +1,57 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// CrashState returns the memory of the whole instance, and the ports on which its
+// processes listen. Nothing listens after a process has exited.
+func (c *container) CrashState(context.Context) runtime.CrashState {
+	st := runtime.CrashState{Memory: c.e.cg.MemoryOf(c.spec.Instance, "")}
+	sockets, err := c.e.net.Listening(c.spec.Instance)
+	if err != nil {
+		c.e.log.Debug("cannot read the listening sockets of an instance", "instance", c.spec.Instance, "err", err)
+	}
+	if len(sockets) == 0 {
+		return st
+	}
+	for _, p := range c.procs {
+		open := c.openSockets(p.Exec)
+		for _, s := range sockets {
+			if open[s.Inode] {
+				st.Listening = append(st.Listening, runtime.Listener{Exec: p.Exec, Port: int(s.Address.Port()), Loopback: s.Address.Addr().IsLoopback()})
+			}
+		}
+	}
+	return st
+}
+
+// openSockets returns the inodes of the sockets that the processes of a leaf have open.
+func (c *container) openSockets(exec string) map[uint64]bool {
+	out := map[uint64]bool{}
+	pids, err := c.e.cg.Procs(c.spec.Instance, exec)
+	if err != nil {
+		return out // the leaf is deleted
+	}
+	for _, pid := range pids {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		for _, f := range files {
+			target, err := os.Readlink(f)
+			number, isSocket := strings.CutPrefix(target, "socket:[")
+			if err != nil || !isSocket {
+				continue // closed in the meantime, or another kind of file
+			}
+			if inode, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64); err == nil {
+				out[inode] = true
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,56 @@
+package verdict
+
+import "fmt"
+
+// outputFailed explains a process that dew stopped because its output was lost.
+func outputFailed(f Facts) (Verdict, bool) {
+	if f.First.Cause != OutputFailed {
+		return Verdict{}, false
+	}
+	v := Verdict{
+		Class:    OutputFailed,
+		Sentence: "dewd could not store the output of " + f.first() + " any more, and stopped the instance so that no line is lost",
+		Advice:   "Check the free disk space of the machine, and the log of dewd",
+	}
+	if f.First.Detail != "" {
+		v.Evidence = []string{quote(f.First.Detail)}
+	}
+	return v, true
+}
+
+// containerLost explains an instance whose container ended from outside.
+func containerLost(f Facts) (Verdict, bool) {
+	if f.First.Cause != ContainerLost {
+		return Verdict{}, false
+	}
+	v := Verdict{
+		Class:    ContainerLost,
+		Sentence: "the container of the instance ended, and its exit status is not known",
+		Advice:   "Check whether something killed the containerd shim or the container's first process on this machine",
+	}
+	if f.First.Detail != "" {
+		v.Evidence = []string{quote(f.First.Detail)}
+	}
+	return v, true
+}
+
+// diskFull explains an exit of an instance that had used all of its disk limit.
+func diskFull(f Facts) (Verdict, bool) {
+	d := f.Disk
+	full := d.Limit > 0 && d.Used >= d.Limit-d.Limit/100
+	if f.First.Cause != DiskFull && !(full && f.First.Cause == Exited && f.First.Code != 0) {
+		return Verdict{}, false
+	}
+	v := Verdict{
+		Class:    DiskFull,
+		Sentence: fmt.Sprintf("%s exited with status %d after the instance had used %s of its %s disk limit", f.first(), f.First.Code, bytesText(d.Used), bytesText(d.Limit)),
+		Advice:   "Delete files that the app no longer needs, or set a larger `disk_quota` in the manifest",
+	}
+	if d.Largest != "" {
+		v.Sentence += fmt.Sprintf("; the largest directory is %s (%s)", quote(d.Largest), bytesText(d.Size))
+	}
+	if line := lastLine(f.First.Stderr); line != "" {
+		v.Evidence = []string{"the last line that it wrote to standard error: " + quote(line)}
+	}
+	return v, true
+}
