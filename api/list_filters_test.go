@@ -205,13 +205,6 @@ func (l listCase) items(t *testing.T, raws []json.RawMessage) (out []item) {
 	return out
 }
 
-func mustRead(t *testing.T, raw []byte, into any) {
-	t.Helper()
-	if err := json.Unmarshal(raw, into); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // param is a parameter with a value.
 type param struct{ name, value string }
 

@@ -1,5 +1,3 @@
-//go:build integration
-
 package api
 
 import (
@@ -21,9 +19,6 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/services"
 )
-
-// anyList is a page of any resources.
-type anyList = v3.List[json.RawMessage]
 
 // short holds the lists that cannot be long: built-in resources, and lists that are
 // empty here.

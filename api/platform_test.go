@@ -53,7 +53,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	stacks := func(string) (stack.Stack, error) { return stack.Stack{Name: "host"}, nil }
-	lines := appLogs{stored}
+	lines := appLogs{runtime.AppLogs{Logs: stored}}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: stacks, Logger: log, Say: lines.stage, StackStore: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
@@ -112,39 +112,7 @@ func (e fakeStarts) Start(ctx context.Context, s runtime.Spec) (runtime.Containe
 }
 
 // appLogs stores the lines of each app.
-type appLogs struct{ logs *logstream.Logs }
-
-func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
-	log, err := l.logs.App(guid)
-	if err != nil {
-		return err
-	}
-	return log.Append(es...)
-}
-
-func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
-	log, err := l.logs.App(guid)
-	if err != nil {
-		return false, err
-	}
-	return log.Contains(ctx, f)
-}
-
-func (l appLogs) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
-	log, err := l.logs.App(guid)
-	if err != nil {
-		return nil, err
-	}
-	return log.NewestOf(ctx, n, f)
-}
-
-func (l appLogs) Last(guid string) (uint64, error) {
-	log, err := l.logs.App(guid)
-	if err != nil {
-		return 0, err
-	}
-	return log.LastSeq(), nil
-}
+type appLogs struct{ runtime.AppLogs }
 
 func (l appLogs) stage(guid, line string) {
 	_ = l.Append(guid, logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)})

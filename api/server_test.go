@@ -468,3 +468,13 @@ func read(t testing.TB, r io.Reader) []byte {
 	t.Helper()
 	return must(io.ReadAll(r))(t)
 }
+
+// anyList is a page of any resources.
+type anyList = v3.List[json.RawMessage]
+
+func mustRead(t *testing.T, raw []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -274,8 +274,8 @@ func TestDiskRule(t *testing.T) {
 
 func TestInotifyRule(t *testing.T) {
 	expect(t, inotifyRule("128\n", "65536\n"), levelOK, "128 instances")
-	expect(t, inotifyRule("128", "1024"), levelWarn, "few")
-	expect(t, inotifyRule("1", "65536"), levelWarn, "few")
+	expect(t, inotifyRule("128", "1024"), levelWarn, "low")
+	expect(t, inotifyRule("1", "65536"), levelWarn, "low")
 	expect(t, inotifyRule("", ""), levelWarn, "cannot read the inotify limits")
 }
 

@@ -13,46 +13,10 @@ import (
 // cause.
 const maxStagingErrors = 200
 
-// appLogs reads and writes the logs of apps and databases by their GUIDs.
+// appLogs adds the lines that dewd itself writes about builds and databases.
 type appLogs struct {
-	all *logstream.Logs
+	runtime.AppLogs
 	log *slog.Logger
-}
-
-// Append writes lines to a log.
-func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
-	one, err := l.all.App(guid)
-	if err != nil {
-		return err
-	}
-	return one.Append(es...)
-}
-
-// Contains reports whether a log has a line that matches the filter.
-func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
-	one, err := l.all.App(guid)
-	if err != nil {
-		return false, err
-	}
-	return one.Contains(ctx, f)
-}
-
-// NewestOf returns the last n lines of a log that match the filter.
-func (l appLogs) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
-	one, err := l.all.App(guid)
-	if err != nil {
-		return nil, err
-	}
-	return one.NewestOf(ctx, n, f)
-}
-
-// Last returns the number of the newest line of a log.
-func (l appLogs) Last(guid string) (uint64, error) {
-	one, err := l.all.App(guid)
-	if err != nil {
-		return 0, err
-	}
-	return one.LastSeq(), nil
 }
 
 // writeStagingLine writes a line of a build to the log of its app.
@@ -74,7 +38,7 @@ func (l appLogs) writeServiceLine(guid, line string) {
 // stagingErrors returns the newest lines that a build has printed to stderr. If they
 // cannot be read, the error of the build only has less detail.
 func (l appLogs) stagingErrors(guid string, since time.Time) []string {
-	one, err := l.all.App(guid)
+	one, err := l.Logs.App(guid)
 	if err != nil {
 		return nil
 	}

@@ -175,7 +175,7 @@ func (d *daemon) openLogs(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.appLogs = appLogs{d.logs, d.log}
+	d.appLogs = appLogs{runtime.AppLogs{Logs: d.logs}, d.log}
 	d.closers = append(d.closers, d.logs.Close)
 	d.aside.add("logs", d.logs.ClearRemoved)
 	if kept := size(d.logs.Retention()); kept < d.cfg.LogRetention {

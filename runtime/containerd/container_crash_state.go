@@ -23,7 +23,8 @@ func (c *container) CrashState(context.Context) runtime.CrashState {
 		return st
 	}
 	for _, p := range c.procs {
-		open := c.openSockets(p.Exec)
+		pids, _ := c.e.cg.Procs(c.spec.Instance, p.Exec) // none if the leaf is deleted
+		open := openSockets(pids)
 		for _, s := range sockets {
 			if open[s.Inode] {
 				st.Listening = append(st.Listening, runtime.Listener{Exec: p.Exec, Port: int(s.Address.Port()), Loopback: s.Address.Addr().IsLoopback()})
@@ -33,13 +34,9 @@ func (c *container) CrashState(context.Context) runtime.CrashState {
 	return st
 }
 
-// openSockets returns the inodes of the sockets that the processes of a leaf have open.
-func (c *container) openSockets(exec string) map[uint64]bool {
+// openSockets returns the inodes of the sockets that processes have open.
+func openSockets(pids []int) map[uint64]bool {
 	out := map[uint64]bool{}
-	pids, err := c.e.cg.Procs(c.spec.Instance, exec)
-	if err != nil {
-		return out // the leaf is deleted
-	}
 	for _, pid := range pids {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		for _, f := range files {

@@ -222,7 +222,7 @@ func (w *world) boot() {
 	}
 	var err error
 	w.sup, err = supervisor.New(supervisor.Config{
-		Engine: w.engine, Registry: w.reg, Droplets: w.droplets, Stacks: w.stack, Logs: logBook{w.appLogs}, DB: w.db,
+		Engine: w.engine, Registry: w.reg, Droplets: w.droplets, Stacks: w.stack, Logs: runtime.AppLogs{Logs: w.appLogs}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Logger: w.logger(),
 	})
 	if err != nil {
@@ -266,40 +266,6 @@ func (w *world) tearDown() {
 func (w *world) stack(name string) (stack.Stack, error) { return stacks.Get(name) }
 
 var stacks = stack.New(stack.HostOptions{UID: 2000, GID: 2000})
-
-type logBook struct{ *logstream.Logs }
-
-func (b logBook) Append(app string, es ...logstream.Envelope) error {
-	l, err := b.App(app)
-	if err != nil {
-		return err
-	}
-	return l.Append(es...)
-}
-
-func (b logBook) Contains(ctx context.Context, app string, f logstream.Filter) (bool, error) {
-	l, err := b.App(app)
-	if err != nil {
-		return false, err
-	}
-	return l.Contains(ctx, f)
-}
-
-func (b logBook) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
-	log, err := b.App(guid)
-	if err != nil {
-		return nil, err
-	}
-	return log.NewestOf(ctx, n, f)
-}
-
-func (b logBook) Last(app string) (uint64, error) {
-	l, err := b.App(app)
-	if err != nil {
-		return 0, err
-	}
-	return l.LastSeq(), nil
-}
 
 func (w *world) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w.daemonLog, &slog.HandlerOptions{Level: slog.LevelDebug}))

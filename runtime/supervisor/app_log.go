@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"context"
 	"log/slog"
+	"time"
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
@@ -47,4 +49,19 @@ func (l *appLog) append(guid string, es ...logstream.Envelope) {
 	if err := l.logs.Append(guid, es...); err != nil {
 		l.log.Error("cannot write to the app's log", "app", guid, "lines", len(es), "err", err)
 	}
+}
+
+// newest returns the last lines of a process that are in the app's log.
+func (l *appLog) newest(ctx context.Context, in *Instance, exec string, limit time.Duration) []logstream.Envelope {
+	p, ok := in.process(exec)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	lines, err := l.logs.NewestOf(ctx, in.spec.App, runtime.LastLines, logstream.Filter{Source: p.Source, InstanceID: string(in.spec.Instance), NoGaps: true})
+	if err != nil {
+		l.log.Error("cannot read the last lines of a process, its exit record has none", "instance", in.spec.Instance, "exec", exec, "err", err)
+	}
+	return lines
 }

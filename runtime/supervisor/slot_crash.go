@@ -103,7 +103,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	if in.container != nil {
 		r.State = in.container.CrashState(context.WithoutCancel(ctx))
 	}
-	r.SetOutput(e.Exec, s.storedLines(ctx, in, e.Exec))
+	r.SetOutput(e.Exec, s.newest(ctx, in, e.Exec, s.sup.policy.CallLimit))
 	if !announced {
 		s.logCell(in.spec, logstream.Err, r.LogSentence())
 	}
@@ -117,21 +117,6 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	s.publish(func(st *runtime.Status) {
 		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
 	})
-}
-
-// storedLines returns the last lines of a process that are in the app's log.
-func (s *Slot) storedLines(ctx context.Context, in *Instance, exec string) []logstream.Envelope {
-	p, ok := in.process(exec)
-	if !ok {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.CallLimit)
-	defer cancel()
-	lines, err := s.sup.c.Logs.NewestOf(ctx, in.spec.App, runtime.LastLines, logstream.Filter{Source: p.Source, InstanceID: string(in.spec.Instance), NoGaps: true})
-	if err != nil {
-		s.log.Error("cannot read the last lines of a process, its exit record has none", "instance", in.spec.Instance, "exec", exec, "err", err)
-	}
-	return lines
 }
 
 // exitLineWritten reports whether the line of this crash is already in the log. A
@@ -206,7 +191,7 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 	}
 	in.record.Complete = len(in.alive()) == 0
 	for _, p := range in.spec.Processes {
-		in.record.SetOutput(p.Exec, s.storedLines(ctx, in, p.Exec))
+		in.record.SetOutput(p.Exec, s.newest(ctx, in, p.Exec, s.sup.policy.CallLimit))
 	}
 	if !s.storeRecord(ctx, in) && ctx.Err() != nil {
 		return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
@@ -178,7 +179,7 @@ func (w *world) boot() {
 	w.must(err)
 	stacks := stack.New(stack.HostOptions{UID: testUID, GID: testUID})
 	w.sup, err = supervisor.New(supervisor.Config{
-		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
+		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: runtime.AppLogs{Logs: w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),
 	})
 	w.must(err)
@@ -199,7 +200,7 @@ func (w *world) boot() {
 // say writes a dew message into the log of an instance.
 func (w *world) say(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
-	if err := (logBook{w.books}).Append(guid, e); err != nil {
+	if err := (runtime.AppLogs{Logs: w.books}).Append(guid, e); err != nil {
 		w.t.Errorf("cannot say %q: %v", line, err)
 	}
 }
@@ -234,52 +235,10 @@ func (w *world) leave() {
 	w.stopAll, w.engine = nil, nil
 }
 
-type logBook struct{ *logstream.Logs }
-
-func (b logBook) Append(app string, es ...logstream.Envelope) error {
-	l, err := b.App(app)
-	if err != nil {
-		return err
-	}
-	return l.Append(es...)
-}
-
-func (b logBook) Newest(ctx context.Context, app string, n int) ([]logstream.Envelope, error) {
-	l, err := b.App(app)
-	if err != nil {
-		return nil, err
-	}
-	return l.Newest(ctx, n)
-}
-
-func (b logBook) Contains(ctx context.Context, app string, f logstream.Filter) (bool, error) {
-	l, err := b.App(app)
-	if err != nil {
-		return false, err
-	}
-	return l.Contains(ctx, f)
-}
-
-func (b logBook) NewestOf(ctx context.Context, guid string, n int, f logstream.Filter) ([]logstream.Envelope, error) {
-	log, err := b.App(guid)
-	if err != nil {
-		return nil, err
-	}
-	return log.NewestOf(ctx, n, f)
-}
-
-func (b logBook) Last(app string) (uint64, error) {
-	l, err := b.App(app)
-	if err != nil {
-		return 0, err
-	}
-	return l.LastSeq(), nil
-}
-
 // whole returns the complete stored log of a server.
 func (w *world) whole(guid string) string {
 	w.t.Helper()
-	es, err := (logBook{w.books}).Newest(context.Background(), guid, 1<<20)
+	es, err := (runtime.AppLogs{Logs: w.books}).NewestOf(context.Background(), guid, 1<<20, logstream.Filter{})
 	w.must(err)
 	var b strings.Builder
 	for _, e := range es {
@@ -291,7 +250,7 @@ func (w *world) whole(guid string) string {
 // log returns the logs of a server and of the daemon, for failures.
 func (w *world) log(guid string) string {
 	var b strings.Builder
-	if es, err := (logBook{w.books}).Newest(context.Background(), guid, 60); err == nil {
+	if es, err := (runtime.AppLogs{Logs: w.books}).NewestOf(context.Background(), guid, 60, logstream.Filter{}); err == nil {
 		for _, e := range es {
 			fmt.Fprintln(&b, e.String())
 		}
