@@ -37,7 +37,7 @@ func TestApp(t *testing.T) {
 	}, v3.InstanceStats{Index: 2, State: v3.StateRunning, Version: "v0"}, v3.InstanceStats{Index: 3, State: v3.StateCrashed, GivenUp: true})
 	d.sidecars = []v3.Sidecar{{Name: "config server", Command: "./config"}}
 	d.dew("app", "shop").must(t, 0,
-		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded, see dew crashes shop)",
+		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded, see dew why shop)",
 		"2.0G of 1.0G   over its disk limit; 1 crash in a row\n",
 		"port 8080 does not answer; 4 crashes in a row; next start in ", "changes pending", "changes apply at the next start. To restart now: dew restart shop", "dew does not restart it: it crashed too often")
 	var v apps.View

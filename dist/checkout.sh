@@ -89,7 +89,7 @@ show() {
 	step "the app runs until make stop; go on with"
 	echo "  export DEW_RUN=$run PATH=$here/bin:\$PATH"
 	echo "  dew kill config-sidecar --sidecar config-server --wait    # kill the sidecar"
-	echo "  dew crashes config-sidecar                                # see what crashed and why"
+	echo "  dew why config-sidecar                                    # see what crashed and why"
 	echo "  dew app config-sidecar                                    # see it running again"
 }
 

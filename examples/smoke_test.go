@@ -219,13 +219,14 @@ func checkNothingLeft(t *testing.T, before []string) {
 // Every broken app has its own status, and a message with the problem and the fix.
 func TestBrokenApps(t *testing.T) {
 	wanted := map[string]fault{
-		"exits-at-once": {4, "push", "exits-at-once crashed while starting: APP/PROC/WEB: Exited with status 0", "Exit status 0 is a crash as well"},
-		"crashes-later": {4, "", "crashed: APP/PROC/WEB: Exited with status 1", "dew crashes crashes-later"},
-		"sidecar-out-of-memory": {
-			7, "push", "sidecar-out-of-memory crashed while starting: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "Give the sidecar more than 64.0M",
-		},
-		"never-healthy":               {5, "push", "never-healthy did not become healthy: APP/PROC/WEB: Instance never healthy after 3s: port check failed", "listen on 0.0.0.0:$PORT"},
-		"localhost-only":              {5, "push", "the app listens only on 127.0.0.1:8080; it must listen on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
+		"exits-at-once":               {4, "push", "exits-at-once crashed while starting: web finished with exit status 0", "Start the program in the foreground"},
+		"crashes-later":               {4, "", "crashed: web failed with status 1: out of paper: cannot print the next ticket", "dew logs crashes-later"},
+		"sidecar-out-of-memory":       {7, "push", "sidecar-out-of-memory crashed while starting: sidecar cache ran out of memory: it reached its limit of 64M", "Set `memory: 96M` for sidecar cache"},
+		"never-healthy":               {5, "push", "never-healthy did not become healthy: web did not open port 8080 within 3s", "listen on 0.0.0.0:$PORT"},
+		"localhost-only":              {5, "push", "localhost-only did not become healthy: the app listens on 127.0.0.1:8080", "Listen on 0.0.0.0:$PORT"},
+		"wrong-port":                  {5, "push", "wrong-port did not become healthy: the app listens on port 3000, but it must listen on $PORT (8080)", "environment variable PORT"},
+		"wrong-endpoint":              {5, "push", "wrong-endpoint did not become healthy: the health check of web failed: GET /health answered 404", "health-check-http-endpoint"},
+		"missing-variable":            {4, "push", "missing-variable crashed while starting: web failed with status 1: the environment variable GREETING is not set", "dew logs missing-variable"},
 		"java-sidecar-without-memory": {4, "push", "sidecar 'debug' of process 'web' has no memory value", "set applications[].sidecars[].memory in the manifest"},
 	}
 	before := inventory(t)

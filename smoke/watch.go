@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -88,15 +89,11 @@ func (w *watch) guard(ctx context.Context) (context.Context, func()) {
 // crashed returns the failure for an app that crashed.
 func crashed(a subject, c v3.Crash) *Failure {
 	f := &Failure{
-		Status: StatusCrashed, Err: fmt.Errorf("app %s crashed: %s", a.name, c.Description),
-		Todo: "see the log lines above; to inspect the crash, run dew smoke --keep, then dew crashes " + a.name,
+		Status: StatusCrashed, Err: fmt.Errorf("app %s crashed: %s", a.name, cmp.Or(c.Verdict.Sentence, c.Description)),
+		Todo: cmp.Or(c.Verdict.Advice, "see the log lines above; to inspect the crash, run dew smoke --keep, then dew why "+a.name),
 	}
 	if c.First.OutOfMemory {
 		f.Status = StatusMemory
-		f.Todo = "increase its memory in the manifest"
-		if c.First.Sidecar != "" {
-			f.Todo = fmt.Sprintf("increase the memory of the sidecar %s in the manifest", c.First.Sidecar)
-		}
 	}
 	return f
 }

@@ -42,11 +42,12 @@ func exited(f Facts) (Verdict, bool) {
 	}
 	v := Verdict{
 		Class:    Exited,
-		Sentence: fmt.Sprintf("%s failed with status %d and wrote nothing to standard error", f.first(), f.First.Code),
-		Advice:   "To see its output: dew logs " + cmp.Or(f.App, "APP") + " --recent",
+		Sentence: fmt.Sprintf("%s failed with status %d and printed nothing", f.first(), f.First.Code),
+		Advice:   "To see what happened before: dew logs " + cmp.Or(f.App, "APP") + " --recent",
 	}
-	if line := lastLine(f.First.Stdout); line != "" {
-		v.Evidence = []string{"the last line that it printed: " + quote(line)}
+	if line := quote(lastLine(f.First.Stdout)); line != "" {
+		v.Sentence = fmt.Sprintf("%s failed with status %d; its last line: %s", f.first(), f.First.Code, line)
+		v.Evidence = []string{"it wrote nothing to standard error"}
 	}
 	return v, true
 }

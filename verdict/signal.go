@@ -59,7 +59,8 @@ func killedByUser(f Facts) (Verdict, bool) {
 	s, _ := signalOf(f)
 	return Verdict{
 		Class:    KilledByUser,
-		Sentence: fmt.Sprintf("%s exited with status %d because %s sent it %s with dew", f.first(), f.First.Code, cmp.Or(f.First.Signal.User, "a user"), cmp.Or(unix.SignalName(s), "a signal")),
+		Sentence: fmt.Sprintf("%s was killed: %s sent it %s with dew", f.first(), cmp.Or(f.First.Signal.User, "a user"), cmp.Or(unix.SignalName(s), "a signal")),
+		Evidence: []string{statusText(f)},
 		Advice:   "Nothing to do: dew starts a new instance",
 	}, true
 }
@@ -71,7 +72,7 @@ func killed(f Facts) (Verdict, bool) {
 	if name == "" || (f.First.Cause != Exited && f.First.Cause != Killed) {
 		return Verdict{}, false
 	}
-	v := Verdict{Class: Killed, Evidence: []string{"dew did not send a signal", "the memory limit was not reached"}}
+	v := Verdict{Class: Killed, Evidence: []string{"dewd recorded neither an out-of-memory kill nor a signal of a user"}}
 	switch {
 	case f.First.Signal.Sender != "":
 		v.Sentence = fmt.Sprintf("%s was killed: %s sent it %s", f.first(), f.First.Signal.Sender, name)

@@ -132,13 +132,14 @@ var rows = []row{
 
 	{"status 0", web(exit(0)), Exited, "web finished with exit status 0, but it must run until dew stops it", "dew run-task shop"},
 	{"last line", web(exit(1, "config.yml is missing", "")), Exited, "web failed with status 1: config.yml is missing", "dew logs shop --recent"},
-	{"silent", web(exit(7)), Exited, "web failed with status 7 and wrote nothing to standard error", "dew logs shop --recent"},
+	{"silent", web(exit(7)), Exited, "web failed with status 7 and printed nothing", "dew logs shop --recent"},
+	{"only standard output", web(Exit{Code: 1, Cause: Exited, Stdout: []string{"out of paper", ""}}), Exited, "web failed with status 1; its last line: out of paper", "dew logs"},
 	{"SIGSEGV", web(exit(139)), Signaled, "web crashed with SIGSEGV: it accessed memory that it does not have", "dew logs"},
 	{"SIGKILL from nobody known", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9}}), Killed, "web was killed by SIGKILL; the sender is unknown", "signals"},
 	{"SIGKILL from a program", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9, Sender: "pkill (pid 812)"}}), Killed, "web was killed: pkill (pid 812) sent it SIGKILL", "signals"},
 	{"status 137 only", web(exit(137)), Killed, "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself", "signals"},
 	{"killed with dew", sidecar(Exit{Code: 137, Cause: KilledByUser, Signal: Signal{Number: 9, User: "admin"}}), KilledByUser,
-		"sidecar config-server exited with status 137 because admin sent it SIGKILL with dew", "Nothing to do"},
+		"sidecar config-server was killed: admin sent it SIGKILL with dew", "Nothing to do"},
 
 	{"output failed", web(Exit{Code: -1, Cause: OutputFailed, Detail: "no space left on device"}), OutputFailed,
 		"dewd could not store the output of web any more, and stopped the instance so that no line is lost", "disk space"},

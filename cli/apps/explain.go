@@ -145,14 +145,18 @@ func timeline(c v3.Crash) [][]string {
 		add(c.StartedAt, "the instance started")
 	}
 	add(c.First.At, exitText(c.First, c))
+	last := c.First.At
 	for _, f := range c.Followers {
 		add(f.At, exitText(f, c))
+		last = f.At
 	}
 	switch {
 	case c.GivenUp:
 		add(c.CrashedAt, "dew does not restart it: it crashed too often")
-	case !c.NextStart.IsZero():
+	case c.NextStart.After(last):
 		add(c.NextStart, "next start")
+	default:
+		add(last, "dew starts a new instance")
 	}
 	return rows
 }

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -281,7 +282,7 @@ func (v View) Print(out *console.Console) {
 	}
 	row("deployment", deploymentNote(v))
 	if c := v.LastCrash; c != nil {
-		row("last crash", fmt.Sprintf("%s  %s (%s recorded, see dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, console.CrashCount(v.Crashes), v.Name))
+		row("last crash", fmt.Sprintf("%s  %s (%s recorded, see dew why %s)", c.CrashedAt.Local().Format(time.DateTime), cmp.Or(c.Verdict.Sentence, c.Description), console.CrashCount(v.Crashes), v.Name))
 	}
 	for _, p := range v.Processes {
 		p.print(out)

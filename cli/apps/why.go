@@ -47,7 +47,9 @@ func whyCrashed(ctx context.Context, b failedStart, api *client.Client, out *con
 	if out.FollowsLogs {
 		lines = nil
 	}
-	lines = slices.DeleteFunc(lines, func(l v3.Line) bool { return !strings.HasPrefix(l.Source, "APP/") && l.Stream != "ERR" })
+	lines = slices.DeleteFunc(lines, func(l v3.Line) bool {
+		return !strings.HasPrefix(l.Source, "APP/") && (l.Stream != "ERR" || string(l.Text) == crash.Verdict.Sentence) // the error has the sentence
+	})
 	for _, l := range lines[max(0, len(lines)-lastLines):] {
 		out.Say("   %s", console.FormatLine(l, console.LineStyle{Terminal: out.ErrTerminal}))
 	}

@@ -4,6 +4,8 @@
 //	crash  serves, and fails after five seconds
 //	idle   runs, and never listens
 //	local  listens on localhost, where no router reaches it
+//	port   listens on port 3000 instead of $PORT
+//	env    needs the variable GREETING, and exits if it is not set
 //	eat    allocates memory until it is stopped
 //	serve  has no fault: it runs with a sidecar that has one
 package main
@@ -38,12 +40,13 @@ var modes = map[string]func(ctx context.Context, env func(string) string) error{
 	"crash": crash,
 	"idle":  idle,
 	"local": local,
+	"port":  otherPort,
+	"env":   needVariable,
 	"eat":   allocateMemory,
 	"serve": serve,
 }
 
 func main() {
-	log.SetOutput(os.Stdout)
 	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -55,7 +58,7 @@ func main() {
 func run(ctx context.Context, args []string, env func(string) string) error {
 	mode, known := modes[strings.Join(args, " ")]
 	if !known {
-		return fmt.Errorf("cannot start: say one of exit, crash, idle, local, eat, serve, not %q", strings.Join(args, " "))
+		return fmt.Errorf("cannot start: the mode must be exit, crash, idle, local, port, env, eat or serve, not %q", strings.Join(args, " "))
 	}
 	return mode(ctx, env)
 }
@@ -85,6 +88,17 @@ func idle(ctx context.Context, _ func(string) string) error {
 
 func local(ctx context.Context, env func(string) string) error {
 	return listenAndServe(ctx, net.JoinHostPort("127.0.0.1", env("PORT")))
+}
+
+func otherPort(ctx context.Context, _ func(string) string) error {
+	return listenAndServe(ctx, ":3000")
+}
+
+func needVariable(ctx context.Context, env func(string) string) error {
+	if env("GREETING") == "" {
+		return errors.New("the environment variable GREETING is not set")
+	}
+	return listenAndServe(ctx, ":"+env("PORT"))
 }
 
 // allocateMemory keeps the memory that it allocates, and writes to it, because the kernel provides
@@ -141,7 +155,11 @@ func listenAndServe(ctx context.Context, address string) error {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
 	log.Printf("listening on %s", l.Addr())
-	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			http.NotFound(w, r)
+			return
+		}
 		fmt.Fprintln(w, "hello")
 	})}
 	failed := make(chan error, 1)

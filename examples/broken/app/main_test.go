@@ -81,7 +81,7 @@ func waitForResponse(t *testing.T, address string) {
 
 func TestUnknownMode(t *testing.T) {
 	for _, args := range [][]string{nil, {"dance"}, {"exit", "now"}} {
-		if err := run(t.Context(), args, with()); err == nil || !strings.Contains(err.Error(), "say one of exit") {
+		if err := run(t.Context(), args, with()); err == nil || !strings.Contains(err.Error(), "the mode must be exit") {
 			t.Errorf("%q: %v, want the modes there are", args, err)
 		}
 	}
