@@ -194,7 +194,7 @@ func (r ExitRecord) memoryClass(e Exit) verdict.Class {
 	switch {
 	case e.Memory.reached():
 		return verdict.MemoryProcess
-	case whole.reached() && e.Memory.Limit == 0 && len(r.Followers) == 0:
+	case whole.reached() && e.Memory.Limit == 0 && max(r.Processes, 1+len(r.Followers)) == 1:
 		return verdict.MemoryProcess // it is the only process
 	case whole.reached():
 		return verdict.MemoryInstance

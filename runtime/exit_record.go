@@ -46,7 +46,8 @@ type ExitRecord struct {
 
 	StartedAt time.Time  `json:"started_at,omitzero"`
 	Stack     string     `json:"stack,omitempty"`
-	Port      int        `json:"port,omitempty"` // the value of $PORT
+	Port      int        `json:"port,omitempty"`      // the value of $PORT
+	Processes int        `json:"processes,omitempty"` // number of processes of the instance
 	Output    []Output   `json:"output,omitempty"`
 	State     CrashState `json:"state,omitzero"`
 

@@ -151,7 +151,7 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 		Cell: in.spec.Cell, Version: in.spec.Version, Droplet: in.spec.Droplet,
 		Reason: runtime.ReasonCrashed, Description: e.Description(), Phase: in.phaseOf(e),
 		First: e, ProbableSignal: e.ProbableSignal(), Order: order,
-		StartedAt: in.spec.StartedAt, Stack: in.spec.Stack.Name, Port: in.spec.Port(),
+		StartedAt: in.spec.StartedAt, Stack: in.spec.Stack.Name, Port: in.spec.Port(), Processes: len(in.spec.Processes),
 		CrashCount: last.CrashesInARow() + 1, CrashedAt: e.At,
 	}
 	if p.givesUp(r.CrashCount) {
