@@ -31,6 +31,7 @@ type Crash struct {
 	Type        string // of the process
 	Index       int
 	Description string // APP/PROC/WEB: Exited with status 1
+	Sentence    string // the explanation; can be empty
 	Count       int    // in a row
 	At          time.Time
 	NextStart   time.Time
@@ -204,8 +205,12 @@ func crashNotice(a app.App, c Crash) delivery.Notice {
 	case c.NextStart.After(c.At.Add(time.Second)):
 		next = "dew starts another instance at " + c.NextStart.UTC().Format(time.RFC3339) + "."
 	}
-	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nFor details, run: dew crashes %s\n",
-		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), ordinal(c.Count), c.Description, next, a.Name)
+	cause := c.Description
+	if c.Sentence != "" {
+		cause = c.Sentence + "\n(" + c.Description + ")"
+	}
+	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nFor details and what to do, run: dew why %s\n",
+		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), ordinal(c.Count), cause, next, a.Name)
 	return delivery.Notice{
 		Version: delivery.V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,
 		Subject: "App " + a.Name + " crashed", Text: text, Endorsement: endorseSpace, Received: time.Now(),

@@ -1,14 +1,19 @@
 package runtime
 
-import "time"
+import (
+	"time"
+
+	"github.com/dewrun/dew/verdict"
+)
 
 // Stats counts events since the supervisor was created.
 type Stats struct {
-	Starts      uint64           // instances that were started
-	Crashes     map[Cause]uint64 // by the cause of the first exit
-	Restarts    map[Cause]uint64 // starts after a crash, by its cause
-	Unavailable uint64           // starts that failed because the container service was not available
-	Panics      uint64           // panics of slots
+	Starts      uint64                   // instances that were started
+	Crashes     map[Cause]uint64         // by the cause of the first exit
+	Verdicts    map[verdict.Class]uint64 // crashes, by the class of the explanation
+	Restarts    map[Cause]uint64         // starts after a crash, by its cause
+	Unavailable uint64                   // starts that failed because the container service was not available
+	Panics      uint64                   // panics of slots
 
 	Checks map[Outcome]uint64 // health and readiness checks, by outcome
 }

@@ -67,68 +67,112 @@ func withMemory(f Facts, m Memory) Facts {
 }
 
 var rows = []row{
-	{"memory of a sidecar", sidecar(Exit{Code: 137, Cause: MemoryProcess, Memory: Memory{Limit: 64 << 20, Peak: 64 << 20}}), MemoryProcess,
-		"sidecar config-server ran out of memory: it reached its limit of 64M", "`memory: 96M` for sidecar config-server"},
-	{"memory of the process", web(Exit{Code: 137, Cause: MemoryProcess, Memory: Memory{Limit: 1 << 30}}), MemoryProcess,
-		"web ran out of memory: it reached its limit of 1G", "dew scale shop -m 1.5G"},
+	{
+		"memory of a sidecar", sidecar(Exit{Code: 137, Cause: MemoryProcess, Memory: Memory{Limit: 64 << 20, Peak: 64 << 20}}), MemoryProcess,
+		"sidecar config-server ran out of memory: it reached its limit of 64M", "`memory: 96M` for sidecar config-server",
+	},
+	{
+		"memory of the process", web(Exit{Code: 137, Cause: MemoryProcess, Memory: Memory{Limit: 1 << 30}}), MemoryProcess,
+		"web ran out of memory: it reached its limit of 1G", "dew scale shop -m 1.5G",
+	},
 	{"memory of the process, limit not known", web(Exit{Code: 137, Cause: MemoryProcess}), MemoryProcess, "web ran out of memory", "`memory` in the manifest"},
-	{"memory of the instance", withMemory(web(Exit{Code: 137, Cause: MemoryInstance, Memory: Memory{Peak: 200 << 20}}), Memory{Limit: 256 << 20}), MemoryInstance,
-		"the instance ran out of memory: its processes together reached the limit of 256M", "more than 256M"},
+	{
+		"memory of the instance", withMemory(web(Exit{Code: 137, Cause: MemoryInstance, Memory: Memory{Peak: 200 << 20}}), Memory{Limit: 256 << 20}), MemoryInstance,
+		"the instance ran out of memory: its processes together reached the limit of 256M", "more than 256M",
+	},
 	{"memory of the machine", web(Exit{Code: 137, Cause: MemoryHost}), MemoryHost, "this machine ran out of memory, and the kernel killed web", "Stop other apps"},
 
-	{"http check answered 404", check(timeout, answered(404), Listener{Port: 8080}), StartTimeout,
-		"the health check of web failed: GET /health answered 404", "`health-check-http-endpoint` in the manifest to a path that answers 200"},
+	{
+		"http check answered 404", check(timeout, answered(404), Listener{Port: 8080}), StartTimeout,
+		"the health check of web failed: GET /health answered 404", "`health-check-http-endpoint` in the manifest to a path that answers 200",
+	},
 	{"http check answered 401", check(timeout, answered(401)), StartTimeout, "the health check of web failed: GET /health answered 401", "without a login"},
 	{"http check answered 503 later", check(Exit{Code: -1, Cause: Unhealthy}, answered(503)), Unhealthy, "the health check of web failed: GET /health answered 503", "dew logs shop"},
 	{"another port", check(timeout, portCheck, Listener{Port: 3000}), StartTimeout, "the app listens on port 3000, but it must listen on $PORT (8080)", "variable PORT"},
-	{"other ports", check(timeout, portCheck, Listener{Port: 9000}, Listener{Port: 3000, Loopback: true}, Listener{Port: 3000}), StartTimeout,
-		"the app listens on ports 3000, 9000, but it must listen on $PORT (8080)", "variable PORT"},
-	{"loopback only", check(timeout, portCheck, Listener{Port: 8080, Loopback: true}), StartTimeout,
-		"the app listens on 127.0.0.1:8080, where neither the health check nor the router can connect", "0.0.0.0:$PORT"},
+	{
+		"other ports", check(timeout, portCheck, Listener{Port: 9000}, Listener{Port: 3000, Loopback: true}, Listener{Port: 3000}), StartTimeout,
+		"the app listens on ports 3000, 9000, but it must listen on $PORT (8080)", "variable PORT",
+	},
+	{
+		"loopback only", check(timeout, portCheck, Listener{Port: 8080, Loopback: true}), StartTimeout,
+		"the app listens on 127.0.0.1:8080, where neither the health check nor the router can connect", "0.0.0.0:$PORT",
+	},
 	{"no answer", check(timeout, httpCheck, Listener{Port: 8080}), StartTimeout, "the health check of web failed: GET /health got no answer in time", "invocation-timeout"},
 	{"not listening", check(timeout, portCheck), StartTimeout, "web did not open port 8080 within 1m0s", "health-check-type: process"},
-	{"unhealthy later", check(Exit{Code: -1, Cause: Unhealthy, Detail: "port check failed: no answer"}, portCheck, Listener{Port: 8080}), Unhealthy,
-		"the health check of web failed: port check failed: no answer", "dew logs shop"},
+	{
+		"unhealthy later", check(Exit{Code: -1, Cause: Unhealthy, Detail: "port check failed: no answer"}, portCheck, Listener{Port: 8080}), Unhealthy,
+		"the health check of web failed: port check failed: no answer", "dew logs shop",
+	},
 
-	{"missing library", starting(exit(127, "./app: error while loading shared libraries: libfoo.so.1: cannot open shared object file: No such file or directory")), StartFailed,
-		"./app could not start: libfoo.so.1 is missing in stack host", "apt-file search libfoo.so.1"},
-	{"missing library of a known package", starting(exit(127, "./app: error while loading shared libraries: libpq.so.5: cannot open shared object file: No such file or directory")), StartFailed,
-		"./app could not start: libpq.so.5 is missing in stack host", "apt install libpq5"},
+	{
+		"missing library", starting(exit(127, "./app: error while loading shared libraries: libfoo.so.1: cannot open shared object file: No such file or directory")), StartFailed,
+		"./app could not start: libfoo.so.1 is missing in stack host", "apt-file search libfoo.so.1",
+	},
+	{
+		"missing library of a known package", starting(exit(127, "./app: error while loading shared libraries: libpq.so.5: cannot open shared object file: No such file or directory")), StartFailed,
+		"./app could not start: libpq.so.5 is missing in stack host", "apt install libpq5",
+	},
 	{"command not found in dash", starting(exit(127, "sh: 1: gunicorn: not found")), StartFailed, "web could not start: command gunicorn was not found", "`command` in the manifest"},
-	{"command not found in bash", startingSidecar(exit(127, "bash: line 1: ./confd: No such file or directory")), StartFailed,
-		"sidecar config-server could not start: command ./confd was not found", "of sidecar config-server"},
+	{
+		"command not found in bash", startingSidecar(exit(127, "bash: line 1: ./confd: No such file or directory")), StartFailed,
+		"sidecar config-server could not start: command ./confd was not found", "of sidecar config-server",
+	},
 	{"command not found, no output", web(Exit{Code: 127, Cause: StartFailed}), StartFailed, "web could not start: a command was not found", "`command`"},
 	{"not executable", starting(exit(126, "sh: 1: ./app: Permission denied")), StartFailed, "web could not start: sh: 1: ./app: Permission denied", "chmod +x"},
-	{"other processor", starting(exit(126, "bash: line 1: ./app: cannot execute binary file: Exec format error")), StartFailed,
-		"web could not start: its program was built for another kind of machine, or is not a program", "Build the program for Linux"},
-	{"command of a running script", web(exit(127, "./backup.sh: line 3: pg_dump: command not found")), Exited,
-		"web failed with status 127: ./backup.sh: line 3: pg_dump: command not found", "dew logs"},
+	{
+		"other processor", starting(exit(126, "bash: line 1: ./app: cannot execute binary file: Exec format error")), StartFailed,
+		"web could not start: its program was built for another kind of machine, or is not a program", "Build the program for Linux",
+	},
+	{
+		"command of a running script", web(exit(127, "./backup.sh: line 3: pg_dump: command not found")), Exited,
+		"web failed with status 127: ./backup.sh: line 3: pg_dump: command not found", "dew logs",
+	},
 	{"never ran", web(Exit{Code: -1, Cause: StartFailed, Detail: "the rootfs is not there"}), StartFailed, "web could not start: the rootfs is not there", "`command`"},
 
-	{"disk full", withDisk(web(exit(1, "write /home/vcap/app/data: disk quota exceeded")), Disk{Limit: 64 << 20, Used: 64 << 20, Largest: "app/cache", Size: 60 << 20}), DiskFull,
-		"web exited with status 1 after the instance had used 64M of its 64M disk limit; the largest directory is app/cache (60M)", "`disk_quota`"},
+	{
+		"disk full", withDisk(web(exit(1, "write /home/vcap/app/data: disk quota exceeded")), Disk{Limit: 64 << 20, Used: 64 << 20, Largest: "app/cache", Size: 60 << 20}), DiskFull,
+		"web exited with status 1 after the instance had used 64M of its 64M disk limit; the largest directory is app/cache (60M)", "`disk_quota`",
+	},
 	{"disk not full", withDisk(web(exit(1, "no such table")), Disk{Limit: 64 << 20, Used: 32 << 20}), Exited, "web failed with status 1: no such table", "dew logs"},
 
-	{"JVM heap", web(exit(1, `Exception in thread "main" java.lang.OutOfMemoryError: Java heap space`, "\tat Main.main(Main.java:5)")), Exited,
-		"the JVM of web ran out of memory: its heap is too small", "-Xmx"},
+	{
+		"JVM heap", web(exit(1, `Exception in thread "main" java.lang.OutOfMemoryError: Java heap space`, "\tat Main.main(Main.java:5)")), Exited,
+		"the JVM of web ran out of memory: its heap is too small", "-Xmx",
+	},
 	{"JVM metaspace", web(exit(3, "Terminating due to java.lang.OutOfMemoryError: Metaspace")), Exited, "the JVM of web ran out of memory: its metaspace is too small", "MaxMetaspaceSize"},
-	{"JVM options", web(exit(1, "Unrecognized VM option 'UseFoo'", "Error: Could not create the Java Virtual Machine.")), Exited,
-		"the JVM of web did not start: Unrecognized VM option 'UseFoo'", "JAVA_OPTS"},
-	{"Java exception", web(exit(1, `Exception in thread "main" org.x.BeanException: bad`, "\tat X", "Caused by: java.net.ConnectException: Connection refused")), Exited,
-		"web failed with status 1: java.net.ConnectException: Connection refused", "dew logs"},
-	{"Node heap", web(Exit{Code: 134, Cause: Exited, Memory: Memory{Limit: 256 << 20}, Stderr: []string{"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory"}}), Exited,
-		"Node.js of web reached its heap limit", "--max-old-space-size=192"},
-	{"Node error", web(exit(1, "Error: Cannot find module 'express'", "    at Module._load (node:internal/modules/cjs/loader:1)", "Node.js v18.19.0")), Exited,
-		"web failed with status 1: Error: Cannot find module 'express'", "Add express to the dependencies"},
-	{"Go panic", web(exit(2, "panic: runtime error: index out of range", "", "goroutine 1 [running]:", "main.main()")), Exited,
-		"web failed with status 2: panic: runtime error: index out of range", "Fix the panic"},
-	{"Python variable", web(exit(1, "Traceback (most recent call last):", `  File "app.py", line 3, in <module>`, "    url = os.environ['DATABASE_URL']", "KeyError: 'DATABASE_URL'")), Exited,
-		"web failed with status 1: KeyError: 'DATABASE_URL'", "dew set-env shop DATABASE_URL VALUE"},
-	{"Python module", web(exit(1, "Traceback (most recent call last):", `  File "app.py"`, "ModuleNotFoundError: No module named 'flask'")), Exited,
-		"web failed with status 1: ModuleNotFoundError: No module named 'flask'", "requirements.txt"},
+	{
+		"JVM options", web(exit(1, "Unrecognized VM option 'UseFoo'", "Error: Could not create the Java Virtual Machine.")), Exited,
+		"the JVM of web did not start: Unrecognized VM option 'UseFoo'", "JAVA_OPTS",
+	},
+	{
+		"Java exception", web(exit(1, `Exception in thread "main" org.x.BeanException: bad`, "\tat X", "Caused by: java.net.ConnectException: Connection refused")), Exited,
+		"web failed with status 1: java.net.ConnectException: Connection refused", "dew logs",
+	},
+	{
+		"Node heap", web(Exit{Code: 134, Cause: Exited, Memory: Memory{Limit: 256 << 20}, Stderr: []string{"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory"}}), Exited,
+		"Node.js of web reached its heap limit", "--max-old-space-size=192",
+	},
+	{
+		"Node error", web(exit(1, "Error: Cannot find module 'express'", "    at Module._load (node:internal/modules/cjs/loader:1)", "Node.js v18.19.0")), Exited,
+		"web failed with status 1: Error: Cannot find module 'express'", "Add express to the dependencies",
+	},
+	{
+		"Go panic", web(exit(2, "panic: runtime error: index out of range", "", "goroutine 1 [running]:", "main.main()")), Exited,
+		"web failed with status 2: panic: runtime error: index out of range", "Fix the panic",
+	},
+	{
+		"Python variable", web(exit(1, "Traceback (most recent call last):", `  File "app.py", line 3, in <module>`, "    url = os.environ['DATABASE_URL']", "KeyError: 'DATABASE_URL'")), Exited,
+		"web failed with status 1: KeyError: 'DATABASE_URL'", "dew set-env shop DATABASE_URL VALUE",
+	},
+	{
+		"Python module", web(exit(1, "Traceback (most recent call last):", `  File "app.py"`, "ModuleNotFoundError: No module named 'flask'")), Exited,
+		"web failed with status 1: ModuleNotFoundError: No module named 'flask'", "requirements.txt",
+	},
 	{"Ruby error", web(exit(1, "app.rb:1:in `<main>': undefined local variable (NameError)")), Exited, "web failed with status 1: undefined local variable (NameError)", "dew logs"},
-	{"port in use", sidecar(exit(1, "listen tcp :8080: bind: address already in use")), Exited,
-		"sidecar config-server failed with status 1: port 8080 is already in use in the instance", "a port of its own"},
+	{
+		"port in use", sidecar(exit(1, "listen tcp :8080: bind: address already in use")), Exited,
+		"sidecar config-server failed with status 1: port 8080 is already in use in the instance", "a port of its own",
+	},
 
 	{"status 0", web(exit(0)), Exited, "web finished with exit status 0, but it must run until dew stops it", "dew run-task shop"},
 	{"last line", web(exit(1, "config.yml is missing", "")), Exited, "web failed with status 1: config.yml is missing", "dew logs shop --recent"},
@@ -138,11 +182,15 @@ var rows = []row{
 	{"SIGKILL from nobody known", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9}}), Killed, "web was killed by SIGKILL; the sender is unknown", "signals"},
 	{"SIGKILL from a program", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9, Sender: "pkill (pid 812)"}}), Killed, "web was killed: pkill (pid 812) sent it SIGKILL", "signals"},
 	{"status 137 only", web(exit(137)), Killed, "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself", "signals"},
-	{"killed with dew", sidecar(Exit{Code: 137, Cause: KilledByUser, Signal: Signal{Number: 9, User: "admin"}}), KilledByUser,
-		"sidecar config-server was killed: admin sent it SIGKILL with dew", "Nothing to do"},
+	{
+		"killed with dew", sidecar(Exit{Code: 137, Cause: KilledByUser, Signal: Signal{Number: 9, User: "admin"}}), KilledByUser,
+		"sidecar config-server was killed: admin sent it SIGKILL with dew", "Nothing to do",
+	},
 
-	{"output failed", web(Exit{Code: -1, Cause: OutputFailed, Detail: "no space left on device"}), OutputFailed,
-		"dewd could not store the output of web any more, and stopped the instance so that no line is lost", "disk space"},
+	{
+		"output failed", web(Exit{Code: -1, Cause: OutputFailed, Detail: "no space left on device"}), OutputFailed,
+		"dewd could not store the output of web any more, and stopped the instance so that no line is lost", "disk space",
+	},
 	{"container lost", web(Exit{Code: -1, Cause: ContainerLost}), ContainerLost, "the container of the instance ended, and its exit status is not known", "shim"},
 	{"nothing known", web(Exit{Code: -1, Cause: Exited}), Unknown, "web crashed; dew does not know why", "dew logs shop"},
 }

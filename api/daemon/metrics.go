@@ -90,6 +90,7 @@ var (
 	descAppendMax   = prometheus.NewDesc("dew_log_append_max_seconds", "Duration of the slowest append since dewd started.", nil, nil)
 	descStarts      = prometheus.NewDesc("dew_instance_starts_total", "Instance starts.", nil, nil)
 	descCrashes     = prometheus.NewDesc("dew_instance_crashes_total", "Instance crashes, by the cause of the first exit.", []string{"cause"}, nil)
+	descVerdicts    = prometheus.NewDesc("dew_crash_verdicts_total", "Instance crashes, by the class of their explanation.", []string{"class"}, nil)
 	descRestarts    = prometheus.NewDesc("dew_instance_restarts_total", "Instance starts after a crash, by the cause of the crash.", []string{"cause"}, nil)
 	descChecks      = prometheus.NewDesc("dew_health_checks_total", "Health and readiness checks of instances, by outcome: passed, failed, unchecked (could not be run).", []string{"outcome"}, nil)
 	descUnavailable = prometheus.NewDesc("dew_containerd_unavailable_total", "Instance starts that were not possible because containerd was unavailable.", nil, nil)
@@ -100,7 +101,7 @@ var (
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descTails, descBacklog, descMaxBacklog, descFrozen, descFree, descAppend, descAppendMax,
-		descStarts, descCrashes, descRestarts, descChecks, descUnavailable, descPanics,
+		descStarts, descCrashes, descVerdicts, descRestarts, descChecks, descUnavailable, descPanics,
 	} {
 		ch <- d
 	}
@@ -131,6 +132,9 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	counter(descPanics, st.Panics)
 	for cause, n := range st.Crashes {
 		counter(descCrashes, n, string(cause))
+	}
+	for class, n := range st.Verdicts {
+		counter(descVerdicts, n, string(class))
 	}
 	for cause, n := range st.Restarts {
 		counter(descRestarts, n, string(cause))

@@ -16,7 +16,6 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
-	"github.com/dewrun/dew/verdict"
 )
 
 // CrashCommands show why instances crashed, and send signals to processes.
@@ -41,30 +40,6 @@ func CrashCommands(g *command.Set) []*cli.Command {
 				o.Count = firstCrashes
 			}
 			return runCrashes(c.Context, o, api, out)
-		}),
-		g.Command(command.Verb{
-			Name: "why", Args: "APP", Category: "Logs and crashes", Usage: "Explain why an app crashed or is not running",
-			About: "Shows the cause of the newest crash in one sentence, what happened when, the memory of each process, the last lines, and what to do. Without a crash it explains the current state.\n\nExamples:\n   dew why shop\n   dew why shop --crash 2\n   dew why shop --json",
-			Flags: []cli.Flag{
-				&cli.IntFlag{Name: "crash", Value: 1, Usage: "Explain the crash with this `number`; 1 is the newest"},
-				command.JSONFlag(),
-			},
-		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			if c.Int("crash") < 1 {
-				return console.UsageError("--crash: %d is less than 1", c.Int("crash"))
-			}
-			return runWhy(c.Context, whyOptions{Name: c.Args().First(), Crash: c.Int("crash"), Chosen: c.IsSet("crash")}, ask, out)
-		}),
-		g.WithoutClient(command.Verb{
-			Name: "explain", Args: "STATUS", Category: "Logs and crashes", Usage: "Explain an exit status or a signal",
-			About: "Examples:\n   dew explain 137\n   dew explain SIGTERM",
-		}, func(c *cli.Context) error {
-			text, err := verdict.Status(c.Args().First())
-			if err != nil {
-				return console.UsageError("%v", err)
-			}
-			_, err = fmt.Fprintln(c.App.Writer, console.Capitalize(text))
-			return err
 		}),
 		g.Command(command.Verb{
 			Name: "kill", Args: "APP", Category: "Apps", Usage: "Send a signal to a process or sidecar of an app",

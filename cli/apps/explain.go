@@ -6,11 +6,44 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/verdict"
 )
+
+// WhyCommands explain crashes, exit statuses and signals.
+func WhyCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{
+			Name: "why", Args: "APP", Category: "Logs and crashes", Usage: "Explain why an app crashed or is not running",
+			About: "Shows the cause of the newest crash in one sentence, what happened when, the memory of each process, the last lines, and what to do. Without a crash it explains the current state.\n\nExamples:\n   dew why shop\n   dew why shop --crash 2\n   dew why shop --json",
+			Flags: []cli.Flag{
+				&cli.IntFlag{Name: "crash", Value: 1, Usage: "Explain the crash with this `number`; 1 is the newest"},
+				command.JSONFlag(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			if c.Int("crash") < 1 {
+				return console.UsageError("--crash: %d is less than 1", c.Int("crash"))
+			}
+			return runWhy(c.Context, whyOptions{Name: c.Args().First(), Crash: c.Int("crash"), Chosen: c.IsSet("crash")}, ask, out)
+		}),
+		g.WithoutClient(command.Verb{
+			Name: "explain", Args: "STATUS", Category: "Logs and crashes", Usage: "Explain an exit status or a signal",
+			About: "Examples:\n   dew explain 137\n   dew explain SIGTERM",
+		}, func(c *cli.Context) error {
+			text, err := verdict.Status(c.Args().First())
+			if err != nil {
+				return console.UsageError("%v", err)
+			}
+			_, err = fmt.Fprintln(c.App.Writer, console.Capitalize(text))
+			return err
+		}),
+	}
+}
 
 type whyOptions struct {
 	Name   string

@@ -173,7 +173,7 @@ func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery
 // crashOf returns the data of an exit record for a mail.
 func crashOf(r runtime.ExitRecord) notify.Crash {
 	return notify.Crash{
-		App: r.App, Instance: string(r.Instance), Type: r.Type, Index: r.Slot.Index, Description: r.Description,
+		App: r.App, Instance: string(r.Instance), Type: r.Type, Index: r.Slot.Index, Description: r.Description, Sentence: r.Verdict("").Sentence,
 		Count: r.CrashCount, At: r.CrashedAt, NextStart: r.NextStart, GivenUp: r.GivenUp,
 	}
 }

@@ -109,7 +109,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	}
 	s.log.Info("instance crashed", "app", r.App, "instance", r.Instance, "cause", e.Cause,
 		"description", r.Description, "count", r.CrashCount)
-	s.sup.count(func(st *runtime.Stats) { st.Crashes[e.Cause]++ })
+	s.sup.count(func(st *runtime.Stats) { st.Crashes[e.Cause]++; st.Verdicts[r.Verdict("").Class]++ })
 	in.record = &r
 	if err := in.save(s.sup.exits); err != nil {
 		s.log.Error("cannot store exit record, trying again before the next start", "instance", r.Instance, "err", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/runtime/address"
 	"github.com/dewrun/dew/runtime/plan"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/verdict"
 )
 
 // AppLogs stores the lines of apps. It can set the sequence numbers of the given lines.
@@ -117,7 +118,7 @@ func New(c Config) (*Supervisor, error) {
 		changed:   newGUIDSet(),
 		settled:   make(chan struct{}),
 		slotSet:   slotSet{slots: map[runtime.SlotID]*Slot{}},
-		counters:  counters{stats: runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}}},
+		counters:  counters{stats: runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Verdicts: map[verdict.Class]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}}},
 		unadopted: unadoptedSet{byID: map[runtime.InstanceID]runtime.Unadopted{}},
 	}
 	s.deployments = &deployments{
@@ -417,7 +418,7 @@ func (c *counters) Stats() runtime.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.stats
-	st.Crashes, st.Restarts, st.Checks = maps.Clone(st.Crashes), maps.Clone(st.Restarts), maps.Clone(st.Checks)
+	st.Crashes, st.Verdicts, st.Restarts, st.Checks = maps.Clone(st.Crashes), maps.Clone(st.Verdicts), maps.Clone(st.Restarts), maps.Clone(st.Checks)
 	return st
 }
 
