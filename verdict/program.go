@@ -86,7 +86,7 @@ func (f Facts) setVariable(name string) string {
 	return fmt.Sprintf("Set the environment variable: dew set-env %s %s VALUE, then dew restart %s. If a service should set it, bind the service", f.App, quote(name), f.App)
 }
 
-// nodeError explains a Node.js program that ended with an error nobody caught.
+// nodeError explains a Node.js program that ended with an error that it did not catch.
 func nodeError(f Facts) (Verdict, bool) {
 	if !f.ownExit() || !containsPrefix(f.First.Stderr, "Node.js v") && !contains(f.First.Stderr, "at node:internal") && !contains(f.First.Stderr, "node:internal/") {
 		return Verdict{}, false
