@@ -30,7 +30,7 @@ func TestMissingRequirements(t *testing.T) {
 		{name: "no runc", ready: withoutRunc, want: "install the package runc"},
 		{name: "wrong socket", flags: []string{"--containerd", "/nowhere/containerd.sock"}, ready: noPrivate, want: "the socket /nowhere/containerd.sock does not exist"},
 		{name: "dead socket", ready: deadSocket, want: "no process answers at the socket"},
-		{name: "not root", user: 65534, want: "not root"},
+		{name: "not root", user: 65534, want: "cannot run without root permissions"},
 		{name: "root in use", ready: func(t *testing.T, c *cell) { c.start() }, want: "dewd with pid"},
 		{name: "store of a newer format", ready: newerStore, want: "newer"},
 		{name: "no dew-init", flags: []string{"--init", "/nowhere/dew-init"}, want: "make build"},

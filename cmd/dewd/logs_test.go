@@ -329,7 +329,7 @@ func TestRetentionAddsUp(t *testing.T) {
 			if l.Lost == nil {
 				continue
 			}
-			if want := fmt.Sprintf("the oldest line kept is number %d", all[0].Seq); !strings.Contains(string(l.Text), want) {
+			if want := fmt.Sprintf("the oldest stored line is number %d", all[0].Seq); !strings.Contains(string(l.Text), want) {
 				return fmt.Errorf("%s; want %s", l.Text, want)
 			}
 			return nil
@@ -352,7 +352,7 @@ func TestRetentionAddsUp(t *testing.T) {
 		}
 		// Older records can be dropped as well. The last one must name the oldest
 		// stored line.
-		if told == 0 || !bytes.Contains(newestRecord(all).Text, fmt.Appendf(nil, "the oldest line kept is number %d", first)) {
+		if told == 0 || !bytes.Contains(newestRecord(all).Text, fmt.Appendf(nil, "the oldest stored line is number %d", first)) {
 			t.Errorf("kept %d to %d, the newest record is %v", first, last, newestRecord(all))
 		}
 		if gone < 0 || int64(last-first)+1 != int64(len(all)) {
