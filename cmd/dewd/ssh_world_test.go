@@ -357,6 +357,27 @@ func (s *terminal) typed(text string) {
 	}
 }
 
+// retryResize is how long a terminal waits for the effect of a resize.
+const retryResize = 20 * time.Second
+
+// shows reads until the screen shows text, and returns false after a time limit.
+func (s *terminal) shows(text string, limit time.Duration) bool {
+	s.t.Helper()
+	late := time.After(limit)
+	for !strings.Contains(s.text.String(), text) {
+		select {
+		case b, open := <-s.seen:
+			if !open {
+				s.t.Fatalf("%q never came; the screen:\n%s", text, s.text.String())
+			}
+			s.text.Write(b)
+		case <-late:
+			return false
+		}
+	}
+	return true
+}
+
 // await reads until the screen shows text.
 func (s *terminal) await(text string) { s.awaitAfter("", text) }
 
