@@ -31,7 +31,7 @@ type exception struct {
 // exceptions are listed by package, or by package and type. An exception that is no
 // longer needed fails the test.
 var exceptions = map[string]exception{
-	"api/v3": {bounds{files: 43}, "one small file for the JSON of each resource"},
+	"api/v3": {bounds{files: 44}, "one small file for the JSON of each resource"},
 
 	"auth":     {bounds{lines: 4900}, "the OAuth server uses unexported parts of users, clients and tokens"},
 	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
