@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -31,10 +32,27 @@ type FailedCheck struct {
 	Timeout  time.Duration `json:"timeout,omitempty"`
 }
 
-// SentSignal is a signal that a user sent to a process.
+// SentSignal is a signal that was sent to a process.
 type SentSignal struct {
 	Number int    `json:"number"`
-	User   string `json:"user"`
+	User   string `json:"user,omitempty"` // if a user sent it with dew
+
+	// The sending process, if the kernel reported it.
+	Sender    string `json:"sender,omitempty"` // name of the program
+	SenderPID int    `json:"sender_pid,omitempty"`
+	Self      bool   `json:"self,omitempty"` // the process sent it to itself
+}
+
+// sender names the sending process, or is empty.
+func (s SentSignal) sender() string {
+	switch {
+	case s.SenderPID == 0:
+		return ""
+	case s.Sender == "":
+		return fmt.Sprintf("process %d", s.SenderPID)
+	default:
+		return fmt.Sprintf("%s (process %d)", s.Sender, s.SenderPID)
+	}
 }
 
 // SentSignals has the signals that users sent to running instances. The zero value is
@@ -154,7 +172,7 @@ func (r ExitRecord) fact(e Exit) verdict.Exit {
 		Memory: verdict.Memory(e.Memory), Delay: e.At.Sub(r.First.At),
 	}
 	if e.Signal != nil {
-		out.Signal = verdict.Signal{Number: e.Signal.Number, User: e.Signal.User}
+		out.Signal = verdict.Signal{Number: e.Signal.Number, User: e.Signal.User, Sender: e.Signal.sender(), Self: e.Signal.Self}
 	}
 	for _, o := range r.Output {
 		if o.Exec == e.Exec {
@@ -170,7 +188,7 @@ func (r ExitRecord) fact(e Exit) verdict.Exit {
 // classes are the classes of causes that need no other facts.
 var classes = map[Cause]verdict.Class{
 	CauseExited: verdict.Exited, CauseUnhealthy: verdict.Unhealthy, CauseStartTimeout: verdict.StartTimeout,
-	CauseStartFailed: verdict.StartFailed, CausePeerExited: verdict.PeerExited, CauseCaptureFailed: verdict.OutputFailed,
+	CauseStartFailed: verdict.StartFailed, CausePeerExited: verdict.PeerExited, CauseStopTimeout: verdict.StopTimeout, CauseCaptureFailed: verdict.OutputFailed,
 	CauseInitExited: verdict.ContainerLost, CauseRuntimeLost: verdict.ContainerLost,
 }
 

@@ -18,6 +18,7 @@ const (
 	CauseStartTimeout  Cause = "start_timeout"  // it was not healthy before the timeout
 	CauseStartFailed   Cause = "start_failed"   // it never ran
 	CausePeerExited    Cause = "peer_exited"    // another process of the instance exited first
+	CauseStopTimeout   Cause = "stop_timeout"   // another process exited first, and this one did not exit after SIGTERM
 	CauseCaptureFailed Cause = "capture_failed" // its output could no longer be captured
 	CauseInitExited    Cause = "init_exited"    // the container's own first process exited
 	CauseRuntimeLost   Cause = "runtime_lost"   // its shim is gone, and with it the exit status
@@ -37,7 +38,7 @@ type Exit struct {
 	Memory Memory    `json:"memory"`
 
 	Check  *FailedCheck `json:"check,omitempty"`  // for CauseUnhealthy and CauseStartTimeout
-	Signal *SentSignal  `json:"signal,omitempty"` // if a user sent a signal that ended it
+	Signal *SentSignal  `json:"signal,omitempty"` // the signal that ended it, if its sender is known
 }
 
 // Memory is the memory usage of a leaf at its exit, in bytes. Limit 0 means that only

@@ -132,6 +132,7 @@ func (r *ExitRecord) Follow(e Exit, together time.Duration) {
 		e.Cause = r.First.Cause
 	case e.Cause == CauseInitExited && !certain:
 		r.Order = OrderLate // it terminated the first one, and became known after it
+	case e.Cause == CauseStopTimeout:
 	case !r.First.Ended() || certain || d >= together:
 		e.Cause = CausePeerExited
 	case d <= -together:

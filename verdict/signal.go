@@ -74,8 +74,14 @@ func killed(f Facts) (Verdict, bool) {
 	}
 	v := Verdict{Class: Killed, Evidence: []string{"dewd recorded neither an out-of-memory kill nor a signal of a user"}}
 	switch {
+	case f.First.Signal.Self:
+		v.Sentence = fmt.Sprintf("%s was killed: it sent %s to itself", f.first(), name)
+		v.Evidence = []string{"the kernel's trace of signals", statusText(f)}
+		v.Advice = "Find out where the app, or a program that it uses, sends this signal"
+		return v, true
 	case f.First.Signal.Sender != "":
-		v.Sentence = fmt.Sprintf("%s was killed: %s sent it %s", f.first(), f.First.Signal.Sender, name)
+		v.Sentence = fmt.Sprintf("%s was killed: %s sent it %s", f.first(), quote(f.First.Signal.Sender), name)
+		v.Evidence = []string{"the kernel's trace of signals", statusText(f)}
 	case certain:
 		v.Sentence = fmt.Sprintf("%s was killed by %s; the sender is unknown", f.first(), name)
 	default:

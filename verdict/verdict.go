@@ -80,7 +80,8 @@ type Exit struct {
 // Signal is how a process was killed.
 type Signal struct {
 	Number int    // 0: not killed, or not known
-	Sender string // program that sent it, if the kernel reported it
+	Sender string // process that sent it, if the kernel reported it
+	Self   bool   // the process sent it to itself
 	User   string // user who sent it with dew
 }
 

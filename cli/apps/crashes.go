@@ -140,6 +140,7 @@ var causeTexts = map[string]string{
 	causeStartTimeout: "did not become healthy in time",
 	"start_failed":    "could not start",
 	"capture_failed":  "its output could not be read",
+	"stop_timeout":    "did not exit after SIGTERM, so dew killed it",
 	"init_exited":     "the first process of the container exited",
 	"runtime_lost":    "the container was lost",
 }

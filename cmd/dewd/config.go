@@ -21,7 +21,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime/containerd"
-	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/runtime/policy"
 )
 
 // maxRunPath leaves room for the sockets below --run: a path has at most 107 bytes.
@@ -52,7 +52,7 @@ type config struct {
 	LogAge            time.Duration // 0: only the size is limited
 	LogJournal        bool
 	CrashFiles        size // limit of the files of all crashed instances (0: none are stored)
-	Policy            supervisor.Policy
+	Policy            policy.Policy
 	Staging           staging
 	Marketplace       serviceFlags
 	Mailing           mailing
@@ -71,7 +71,7 @@ func defaultConfig() config {
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
-		Policy: supervisor.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
+		Policy: policy.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
 }
 
@@ -320,7 +320,7 @@ func (c *config) validate() error {
 // maxCrashRecords limits the records that a request for crashes or events reads.
 const maxCrashRecords = 10_000
 
-func validatePolicy(p supervisor.Policy) []error {
+func validatePolicy(p policy.Policy) []error {
 	var errs []error
 	for _, d := range []struct {
 		flag string

@@ -18,8 +18,8 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/process"
-	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -29,7 +29,7 @@ import (
 // when the next instance runs.
 func BenchmarkCrash(b *testing.B) {
 	w := newWorld(b)
-	w.policy = supervisor.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
+	w.policy = policy.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 	w.boot()
 	c := newCrasher(b, w)
 	var heard, record, behind, again series

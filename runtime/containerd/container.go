@@ -164,6 +164,8 @@ func (c *container) describeExit(p *proc, code int, at time.Time) runtime.Exit {
 		x.Cause, x.Detail = runtime.CauseCaptureFailed, "its output could no longer be written down"
 	case x.OOM:
 		x.Cause = runtime.CauseOutOfMemory
+	case x.ProbableSignal() > 0:
+		x.Signal = c.e.tracedSignal(p.pid, x.ProbableSignal(), c.spec.StartedAt, at)
 	}
 	return x
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/dewrun/dew/runtime"
 )
@@ -52,3 +54,16 @@ func openSockets(pids []int) map[uint64]bool {
 	}
 	return out
 }
+
+// tracedSignal returns the signal that ended a process, if the kernel reported who sent
+// it. The signals of this daemon are known without the kernel.
+func (e *Engine) tracedSignal(pid, number int, from, to time.Time) *runtime.SentSignal {
+	s, ok := e.signals.Find(pid, syscall.Signal(number), from, to.Add(clockTolerance))
+	if !ok || s.PID == os.Getpid() {
+		return nil
+	}
+	return &runtime.SentSignal{Number: number, Sender: s.Name, SenderPID: s.PID, Self: s.PID == pid}
+}
+
+// clockTolerance covers the difference between the clocks of the trace and of the exit.
+const clockTolerance = time.Second

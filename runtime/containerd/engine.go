@@ -24,6 +24,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/scratch"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/runtime/signaltrace"
 )
 
 // Every call to containerd has a deadline. Creating containerd's task waits for runc,
@@ -69,6 +70,7 @@ type Engine struct {
 	mounts    *scratch.Mounts
 	crashed   *crashedStore
 	exitTimes *process.ExitTimes // nil if the kernel does not provide them
+	signals   *signaltrace.Trace // nil if the kernel does not provide them
 	boot      string
 	named     atomic.Bool // there is a name server at the bridge's address
 
@@ -108,13 +110,16 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.exitTimes, err = process.ListenExitTimes(); err != nil {
 		e.log.Warn("the kernel does not report the exit times of processes; dewd uses containerd's times", "err", err)
 	}
+	if e.signals, err = signaltrace.Open(cfg.Names.Cgroup); err != nil {
+		e.log.Info("dewd cannot name the senders of signals", "err", err)
+	}
 	e.images = images.New(images.Config{
 		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: e.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
 	})
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
 	if err := errors.Join(err, n.SetUp(), e.fw.Apply()); err != nil {
 		e.exitTimes.Close()
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, e.signals.Close(), conn.Close())
 	}
 	return e, nil
 }
@@ -126,7 +131,7 @@ func (e *Engine) Close() error {
 		c.detach()
 	}
 	e.exitTimes.Close()
-	return e.conn.Close()
+	return errors.Join(e.signals.Close(), e.conn.Close())
 }
 
 // Keep checks regularly, until ctx is done, what other programs can break: the

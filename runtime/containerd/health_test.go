@@ -16,7 +16,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -40,7 +40,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 		{"loopback only", as("port", "", 10*time.Second), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens only on 127.0.0.1:8080; it must listen on 0.0.0.0"}},
 	}
 	w := newWorld(t)
-	w.policy = supervisor.Policy{KillDelay: time.Second}
+	w.policy = policy.Policy{KillDelay: time.Second}
 	w.boot()
 	ps := make([]app.Process, len(tests))
 	for i, tt := range tests { // they wait for their checks in parallel

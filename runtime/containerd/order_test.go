@@ -14,8 +14,8 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/process"
-	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -30,7 +30,7 @@ func times(short, proof int) int {
 // stubborn keeps running after its peers have exited, until it is killed.
 const stubborn = "trap '' TERM; echo up; while :; do sleep 1000; done"
 
-var crashLoop = supervisor.Policy{KillDelay: 200 * time.Millisecond, ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
+var crashLoop = policy.Policy{KillDelay: 200 * time.Millisecond, ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 
 // If two processes exit 20 ms apart, the record always names the earlier one.
 func TestEarlierDeathIsNamed(t *testing.T) {
@@ -171,7 +171,7 @@ func passed(t *testing.T, d time.Duration) {
 	testkit.EventuallyTrue(t, "the time between two exits has passed", func() bool { return time.Since(dead) >= d })
 }
 
-func kill(t *testing.T, pid int) {
+func kill(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,11 @@ package containerd
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	goruntime "runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,34 +16,49 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/testkit"
 	"github.com/dewrun/dew/verdict"
 )
 
-// Every class of causes is recognised from the facts of a real instance, and the log has
-// exactly one exit record and one explanation.
-func TestVerdicts(t *testing.T) {
-	port := func(timeout time.Duration) app.HealthCheck {
-		return app.HealthCheck{Type: app.CheckPort, Timeout: timeout, Interval: time.Second, InvocationTimeout: testkit.Patience}
+// verdictCase is an instance that crashes for one cause.
+type verdictCase struct {
+	name     string
+	command  string
+	sidecars []app.Sidecar
+	check    app.HealthCheck
+	act      func(w *world, p app.Process, st runtime.Status) // makes the running instance crash
+	class    verdict.Class
+	sentence string // PID stands for a process id
+}
+
+func checkPort(timeout time.Duration) app.HealthCheck {
+	return app.HealthCheck{Type: app.CheckPort, Timeout: timeout, Interval: time.Second, InvocationTimeout: testkit.Patience}
+}
+
+// verdictCases has a case for every class except those that need a machine of their own:
+// the machine without memory, and the full disk.
+func verdictCases(traced bool) []verdictCase {
+	const unknown = "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself"
+	itself, outside := "web was killed: it sent SIGKILL to itself", "web was killed: sh (process PID) sent it SIGKILL"
+	if !traced {
+		itself, outside = unknown, unknown
 	}
-	tests := []struct {
-		name     string
-		command  string
-		sidecars []app.Sidecar
-		check    app.HealthCheck
-		signal   syscall.Signal // sent by a user when the instance runs
-		class    verdict.Class
-		sentence string
-	}{
+	return []verdictCase{
 		{name: "error", command: "echo loading; echo config.yml is missing >&2; exit 3", class: verdict.Exited, sentence: "web failed with status 3: config.yml is missing"},
 		{name: "output", command: "echo out of paper; exit 3", class: verdict.Exited, sentence: "web failed with status 3; its last line: out of paper"},
 		{name: "zero", command: "true", class: verdict.Exited, sentence: "web finished with exit status 0, but it must run until dew stops it"},
 		{name: "fault", command: "kill -SEGV $$", class: verdict.Signaled, sentence: "web crashed with SIGSEGV: it accessed memory that it does not have"},
-		{name: "killed", command: "kill -KILL $$", class: verdict.Killed, sentence: "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself"},
-		{name: "onorder", command: "exec sleep 1000", signal: syscall.SIGKILL, class: verdict.KilledByUser, sentence: "web was killed: admin sent it SIGKILL with dew"},
+		{name: "itself", command: "kill -KILL $$", class: verdict.Killed, sentence: itself},
+		{name: "status137", command: "exit 137", class: verdict.Killed, sentence: unknown},
+		{name: "outside", command: "exec sleep 1000", act: killFromOutside, class: verdict.Killed, sentence: outside},
+		{name: "user", command: "exec sleep 1000", act: killByUser, class: verdict.KilledByUser, sentence: "web was killed: admin sent it SIGKILL with dew"},
 		{
 			name: "leaf", command: "exec sleep 1000", sidecars: []app.Sidecar{sidecar("greedy", "exec ./testapp alloc 100", 32)},
+			class: verdict.MemoryProcess, sentence: "sidecar greedy ran out of memory: it reached its limit of 32M",
+		},
+		{
+			name: "child", command: "exec sleep 1000", sidecars: []app.Sidecar{sidecar("greedy", "exec ./testapp child-alloc 100", 32)},
 			class: verdict.MemoryProcess, sentence: "sidecar greedy ran out of memory: it reached its limit of 32M",
 		},
 		{
@@ -46,47 +66,122 @@ func TestVerdicts(t *testing.T) {
 			class: verdict.MemoryInstance, sentence: "the instance ran out of memory: its processes together reached the limit of 128M",
 		},
 		{name: "missing", command: "no-such-command --serve", class: verdict.StartFailed, sentence: "web could not start: command no-such-command was not found"},
-		{name: "port", command: "exec ./testapp serve 0.0.0.0:3000", check: port(5 * time.Second), class: verdict.StartTimeout, sentence: "the app listens on port 3000, but it must listen on $PORT (8080)"},
+		{name: "port", command: "exec ./testapp serve 0.0.0.0:3000", check: checkPort(5 * time.Second), class: verdict.StartTimeout, sentence: "the app listens on port 3000, but it must listen on $PORT (8080)"},
 		{
-			name: "idle", command: "exec ./testapp sleep", check: port(3 * time.Second),
+			name: "idle", command: "exec ./testapp sleep", check: checkPort(3 * time.Second),
 			sidecars: []app.Sidecar{sidecar("other", "exec ./testapp serve 0.0.0.0:3001", 32)},
 			class:    verdict.StartTimeout, sentence: "web did not open port 8080 within 3s",
 		},
+		{
+			name: "silent", command: "exec ./testapp serve 0.0.0.0:8080", act: suspend, class: verdict.Unhealthy,
+			check:    app.HealthCheck{Type: app.CheckHTTP, Endpoint: "/", Interval: time.Second, InvocationTimeout: 2 * time.Second},
+			sentence: "the health check of web failed: GET / got no answer in time",
+		},
+		{name: "init", command: "exec sleep 1000", act: killInit, class: verdict.ContainerLost, sentence: "the container of the instance ended, and its exit status is not known"},
+	}
+}
+
+func killByUser(w *world, p app.Process, _ runtime.Status) {
+	if err := w.sup.Signal(w.t.Context(), p.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGKILL), User: "admin"}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// killFromOutside kills the process from a shell of the machine, which is not the
+// daemon.
+func killFromOutside(w *world, _ app.Process, st runtime.Status) {
+	pid := strconv.Itoa(w.mainPID(st.Instance, runtime.MainExec))
+	if out, err := exec.Command("sh", "-c", "kill -KILL "+pid).CombinedOutput(); err != nil {
+		w.t.Fatalf("kill: %v\n%s", err, out)
+	}
+}
+
+// suspend stops the process, so that it answers no health check.
+func suspend(w *world, _ app.Process, st runtime.Status) {
+	if err := syscall.Kill(w.mainPID(st.Instance, runtime.MainExec), syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func killInit(w *world, _ app.Process, st runtime.Status) { kill(w.t, w.initPIDOf(st.Instance)) }
+
+// Every class of causes is recognised from the facts of a real instance, and the log has
+// exactly one exit record and one explanation. The long version repeats that on a busy
+// machine.
+func TestVerdicts(t *testing.T) {
+	rounds := 1
+	if os.Getenv("DEW_PROOF") != "" {
+		rounds = 20
+		keepBusy(t, 2*goruntime.NumCPU())
 	}
 	w := newWorld(t)
-	w.policy = supervisor.Policy{KillDelay: time.Second}
+	w.policy = policy.Policy{KillDelay: time.Second}
 	w.boot()
-	ps := make([]app.Process, len(tests))
-	for i, tt := range tests {
-		ps[i] = w.put(testApp{name: fmt.Sprintf("v%d", i), memory: 128, command: tt.command, check: tt.check, sidecars: tt.sidecars})
+	cases := verdictCases(w.engine.signals != nil)
+	for round := range rounds {
+		ps := make([]app.Process, len(cases))
+		for i, c := range cases {
+			ps[i] = w.put(testApp{name: fmt.Sprintf("v%d-%d", round, i), memory: 128, command: c.command, check: c.check, sidecars: c.sidecars})
+		}
+		for i, c := range cases {
+			t.Run(fmt.Sprintf("%s/%d", c.name, round), func(t *testing.T) { w.wantVerdict(t, ps[i], c) })
+		}
 	}
-	for i, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			p := ps[i]
-			if tt.signal != 0 {
-				w.running(p)
-				if err := w.sup.Signal(t.Context(), p.GUID, 0, "", runtime.SentSignal{Number: int(tt.signal), User: "admin"}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			r := w.record(p, 1)
-			v := r.Verdict(tt.name)
-			if v.Class != tt.class || v.Sentence != tt.sentence {
-				t.Errorf("got  %s: %s\nwant %s: %s\nrecord %+v", v.Class, v.Sentence, tt.class, tt.sentence, r)
-			}
-			w.stop(p)
-			records, explanations := 0, 0
-			for _, l := range w.lines(p.App) {
-				if strings.Contains(string(l.Text), string(r.Instance)) && strings.HasPrefix(string(l.Text), "App instance exited") {
-					records++
-				}
-				if l.Source.Type == "CELL" && l.Source.InstanceID == string(r.Instance) && string(l.Text) == r.LogSentence() {
-					explanations++
-				}
-			}
-			if records != 1 || explanations != 1 {
-				t.Errorf("%d exit records and %d explanations in the log, want one of each", records, explanations)
-			}
-		})
+}
+
+var processID = regexp.MustCompile(`process \d+`)
+
+func (w *world) wantVerdict(t *testing.T, p app.Process, c verdictCase) {
+	if c.act != nil {
+		c.act(w, p, w.running(p))
 	}
+	r := w.record(p, 1)
+	v := r.Verdict(c.name)
+	sentence := processID.ReplaceAllString(v.Sentence, "process PID")
+	if v.Class != c.class || sentence != c.sentence {
+		t.Errorf("got  %s: %s\nwant %s: %s\nrecord %+v", v.Class, v.Sentence, c.class, c.sentence, r)
+	}
+	w.stop(p)
+	records, explanations := 0, 0
+	for _, l := range w.lines(p.App) {
+		if strings.Contains(string(l.Text), string(r.Instance)) && strings.HasPrefix(string(l.Text), "App instance exited") {
+			records++
+		}
+		if l.Source.Type == "CELL" && l.Source.InstanceID == string(r.Instance) && string(l.Text) == r.LogSentence() {
+			explanations++
+		}
+	}
+	if records != 1 || explanations != 1 {
+		t.Errorf("%d exit records and %d explanations in the log, want one of each", records, explanations)
+	}
+}
+
+// keepBusy starts programs that use the CPU until the test ends.
+func keepBusy(t *testing.T, programs int) {
+	t.Helper()
+	for range programs {
+		c := exec.Command("sh", "-c", "while :; do :; done")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	}
+}
+
+// A process that does not exit after SIGTERM is killed, and the record of the crash and
+// the log say so.
+func TestStubbornFollower(t *testing.T) {
+	w := newWorld(t)
+	w.policy = policy.Policy{KillDelay: time.Second}
+	w.boot()
+	p := w.put(testApp{name: "stubborn", memory: 128, command: `trap "" TERM; echo ready; while :; do sleep 0.1; done`, sidecars: []app.Sidecar{sidecar("s", "exec sleep 1000", 32)}})
+	st := w.running(p)
+	w.line(p.App, "PROC/WEB", "ready")
+	kill(t, w.mainPID(st.Instance, "sidecar-0"))
+	r := w.recordOf(p, st.Instance)
+	if len(r.Followers) != 1 || r.Followers[0].Cause != runtime.CauseStopTimeout || r.Followers[0].Code != 137 {
+		t.Errorf("followers = %+v, want web with the cause stop_timeout and status 137", r.Followers)
+	}
+	w.line(p.App, "CELL", "APP/PROC/WEB did not exit within 1s after SIGTERM, so dew sends SIGKILL")
+	w.stop(p)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/private"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/store"
@@ -139,7 +140,7 @@ type world struct {
 	t         testing.TB
 	root, run string
 	address   string // address of containerd
-	policy    supervisor.Policy
+	policy    policy.Policy
 	logs      logstream.Options
 	logDir    string
 	subnet    int

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -24,6 +25,16 @@ func (l *appLog) logCell(of runtime.Spec, stream logstream.Stream, text string) 
 		Stream: stream,
 		Text:   []byte(text),
 	})
+}
+
+// logKilled writes into the app's log which processes did not exit in time after
+// SIGTERM.
+func (l *appLog) logKilled(in *Instance, delay time.Duration) {
+	for _, exec := range in.alive() {
+		if p, ok := in.process(exec); ok {
+			l.logCell(in.spec, logstream.Err, fmt.Sprintf("%s did not exit within %s after SIGTERM, so dew sends SIGKILL", p.Source, delay))
+		}
+	}
 }
 
 // maxLoggedErrors limits loggedErrors: errors whose text changes each time must not

@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/rollout"
 )
 
@@ -18,7 +19,7 @@ import (
 type deployments struct {
 	registry *registry.Registry
 	exits    *runtime.ExitLog
-	policy   Policy
+	policy   policy.Policy
 	log      *slog.Logger
 	slots    func(process string) []*Slot
 	sync     func(process string) // brings the process to its desired state in the background

@@ -29,6 +29,7 @@ type Instance struct {
 	exits  []runtime.Exit // in the order in which they became known
 	closed bool           // no more exits will come
 	reaped map[string]bool
+	killed []string            // execs that did not exit after SIGTERM
 	record *runtime.ExitRecord // set after a crash
 	stored bool                // the record is on disk
 	probes sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/policy"
 )
 
 // Every move of the loop is legal. Moves that would skip a step are illegal.
@@ -34,7 +35,7 @@ func TestMoves(t *testing.T) {
 // given up after 200 crashes.
 func TestCrashPolicy(t *testing.T) {
 	t.Parallel()
-	p := Policy{}.WithDefaults()
+	p := policy.Policy{}.WithDefaults()
 	for _, c := range []struct {
 		crashes int
 		wait    time.Duration
@@ -54,10 +55,10 @@ func TestCrashPolicy(t *testing.T) {
 		{200, 16 * time.Minute, true},
 		{1 << 40, 16 * time.Minute, true},
 	} {
-		if got := p.backoff(c.crashes); got != c.wait {
+		if got := p.Backoff(c.crashes); got != c.wait {
 			t.Errorf("backoff(%d) = %v, want %v", c.crashes, got, c.wait)
 		}
-		if got := p.givesUp(c.crashes); got != c.givenUp {
+		if got := p.GivesUp(c.crashes); got != c.givenUp {
 			t.Errorf("givesUp(%d) = %v, want %v", c.crashes, got, c.givenUp)
 		}
 	}
@@ -66,10 +67,10 @@ func TestCrashPolicy(t *testing.T) {
 // The delay for a container service that does not answer grows from 1 s to 30 s.
 func TestRetryGrows(t *testing.T) {
 	t.Parallel()
-	p := Policy{}.WithDefaults()
+	p := policy.Policy{}.WithDefaults()
 	var got []time.Duration
 	for n := 1; n <= 7; n++ {
-		got = append(got, p.retry(n)/time.Second)
+		got = append(got, p.Retry(n)/time.Second)
 	}
 	if diff := cmp.Diff(got, []time.Duration{1, 2, 4, 8, 16, 30, 30}); diff != "" {
 		t.Errorf("retry in seconds (-got +want):\n%s", diff)

@@ -69,7 +69,7 @@ func (s *Slot) Run(ctx context.Context) {
 		s.panics++
 		s.sup.count(func(st *runtime.Stats) { st.Panics++ })
 		// Not even Stop shortens this delay: the slot stops after it.
-		if !wait(ctx, s.sup.policy.retry(s.panics)) {
+		if !wait(ctx, s.sup.policy.Retry(s.panics)) {
 			return
 		}
 	}

@@ -1,8 +1,10 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -144,7 +146,7 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 	if err != nil {
 		s.log.Error("cannot read exit records; the crash count starts again at 1", "err", err)
 	}
-	e.Signal = s.sup.signals.Of(in.spec.Instance, e.Exec)
+	e.Signal = cmp.Or(s.sup.signals.Of(in.spec.Instance, e.Exec), e.Signal)
 	p := s.sup.policy
 	r := runtime.ExitRecord{
 		Slot: s.id, App: in.spec.App, Type: in.spec.Type, Instance: in.spec.Instance,
@@ -154,10 +156,10 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 		StartedAt: in.spec.StartedAt, Stack: in.spec.Stack.Name, Port: in.spec.Port(), Processes: len(in.spec.Processes),
 		CrashCount: last.CrashesInARow() + 1, CrashedAt: e.At,
 	}
-	if p.givesUp(r.CrashCount) {
+	if p.GivesUp(r.CrashCount) {
 		r.GivenUp = true
 	} else {
-		r.NextStart = e.At.Add(p.backoff(r.CrashCount))
+		r.NextStart = e.At.Add(p.Backoff(r.CrashCount))
 	}
 	for _, other := range in.exits {
 		if other.Exec != e.Exec {
@@ -176,7 +178,7 @@ func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 			return true
 		}
 		s.log.Error("cannot store exit record", "instance", in.spec.Instance, "err", err)
-		if !s.sleep(ctx, s.sup.policy.retry(n)) {
+		if !s.sleep(ctx, s.sup.policy.Retry(n)) {
 			return false
 		}
 	}
@@ -250,6 +252,10 @@ func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
 		if ctx.Err() == nil {
 			in.signal(ctx, sig, s.sup.policy.CallLimit, s.log)
 		}
+		if sig == syscall.SIGKILL {
+			s.logKilled(in, s.killDelay())
+			in.killed = in.alive()
+		}
 		if !s.awaitExits(ctx, in) {
 			return false
 		}
@@ -291,6 +297,9 @@ func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 // addFollower records the exit of a process that was not the first.
 func (s *Slot) addFollower(ctx context.Context, in *Instance, e runtime.Exit) {
 	if in.record != nil && !in.record.Has(e.Exec) {
+		if e.Cause == runtime.CauseExited && slices.Contains(in.killed, e.Exec) {
+			e.Cause = runtime.CauseStopTimeout
+		}
 		in.record.Follow(e, s.sup.policy.Together)
 	}
 	s.flush(ctx, in, e.Exec)
@@ -327,7 +336,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 			s.inst = nil // its address stays in use until the sweep of the next daemon
 			return true
 		}
-		if !wait(ctx, s.sup.policy.retry(n)) {
+		if !wait(ctx, s.sup.policy.Retry(n)) {
 			return false
 		}
 	}

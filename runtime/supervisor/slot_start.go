@@ -99,7 +99,7 @@ func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.De
 	s.publish(func(st *runtime.Status) { st.Details = text })
 	s.sup.count(func(st *runtime.Stats) { st.Unavailable++ })
 	s.logStartError(d.App.GUID, text)
-	if !s.sleep(ctx, s.sup.policy.retry(s.tries)) {
+	if !s.sleep(ctx, s.sup.policy.Retry(s.tries)) {
 		return s.interrupted(ctx)
 	}
 	return s.start

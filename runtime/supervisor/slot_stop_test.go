@@ -38,6 +38,7 @@ func TestStop(t *testing.T) {
 		}
 		if diff := cmp.Diff(w.logs.lines()[4:], []string{
 			"[CELL/0] OUT Stopping instance " + string(container.Spec().Instance),
+			"[CELL/0] ERR APP/PROC/WEB did not exit within 10s after SIGTERM, so dew sends SIGKILL",
 			"[APP/PROC/WEB/0] OUT not yet",
 			"[CELL/0] OUT Destroying container",
 			"[CELL/0] OUT Successfully destroyed container",

@@ -48,7 +48,7 @@ func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
 		}
 		recheck = true
 		next, interrupted, _ = s.interruptible(ctx, in, func(ctx context.Context) error {
-			wait(ctx, s.sup.policy.retry(n))
+			wait(ctx, s.sup.policy.Retry(n))
 			return nil
 		})
 		if interrupted {

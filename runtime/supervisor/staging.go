@@ -92,7 +92,7 @@ func (g *Stager) startContainer(ctx context.Context, spec runtime.Spec) (runtime
 			return nil, err
 		}
 		g.sup.c.Logger.Warn("cannot start the container of a build, trying again", "build", spec.Build, "err", err)
-		if !wait(ctx, g.sup.policy.retry(n)) {
+		if !wait(ctx, g.sup.policy.Retry(n)) {
 			return nil, ctx.Err()
 		}
 	}

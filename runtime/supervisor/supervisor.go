@@ -19,6 +19,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/address"
 	"github.com/dewrun/dew/runtime/plan"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/verdict"
 )
@@ -45,7 +46,7 @@ type Config struct {
 	Cell      string       // id of this machine
 	Subnet    netip.Prefix // subnet of the instances (its first address is the bridge's)
 	PublicURL string       // URL of the API, as apps see it
-	Policy    Policy
+	Policy    policy.Policy
 	Logger    *slog.Logger
 	// Bindings returns the services that an app is bound to now, for instances that
 	// start. If it is nil, instances see the services that their droplet was staged
@@ -71,7 +72,7 @@ type Config struct {
 // Supervisor manages the wanted slots of every process.
 type Supervisor struct {
 	c         Config
-	policy    Policy
+	policy    policy.Policy
 	exits     *runtime.ExitLog
 	addresses *address.Pool
 	servers   *runtime.ServerStore
@@ -235,7 +236,7 @@ func (s *Supervisor) adopt(ctx context.Context) ([]runtime.Container, error) {
 			return nil, fmt.Errorf("cannot adopt instances: %w", err)
 		}
 		s.c.Logger.Warn("cannot adopt instances, trying again", "err", err)
-		if !wait(ctx, s.policy.retry(n)) {
+		if !wait(ctx, s.policy.Retry(n)) {
 			return nil, nil
 		}
 	}

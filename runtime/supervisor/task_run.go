@@ -167,7 +167,7 @@ func (r *taskRun) start(ctx context.Context, t app.Task) bool {
 			r.log.Warn("cannot start task, trying again", "err", err)
 			r.logCell(t.App, logstream.Err, text)
 		}
-		r.pause(ctx, r.runner.sup.policy.retry(n))
+		r.pause(ctx, r.runner.sup.policy.Retry(n))
 	}
 }
 
@@ -418,7 +418,7 @@ func (r *taskRun) storeState(ctx context.Context, state app.TaskState, failure s
 			return true
 		}
 		r.log.Error("cannot store the state of a task, trying again", "state", state, "err", err)
-		if !wait(ctx, r.runner.sup.policy.retry(n)) {
+		if !wait(ctx, r.runner.sup.policy.Retry(n)) {
 			return false
 		}
 	}
@@ -444,7 +444,7 @@ func (r *taskRun) remove(ctx context.Context) {
 		if n >= maxDeletes && !errors.Is(err, runtime.ErrUnavailable) {
 			return // its address stays in use until the sweep of the next daemon
 		}
-		if !wait(ctx, s.policy.retry(n)) {
+		if !wait(ctx, s.policy.Retry(n)) {
 			return
 		}
 	}

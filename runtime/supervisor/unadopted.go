@@ -27,7 +27,7 @@ func (s *Supervisor) addUnadopted(left []runtime.Unadopted) {
 func (s *Supervisor) retryUnadopted(ctx context.Context) {
 	for n := 1; ; n++ {
 		left := s.unadopted.all()
-		if len(left) == 0 || !wait(ctx, s.policy.retry(n)) {
+		if len(left) == 0 || !wait(ctx, s.policy.Retry(n)) {
 			return
 		}
 		for _, u := range left {

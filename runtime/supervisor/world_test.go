@@ -21,6 +21,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/store"
@@ -36,7 +37,7 @@ type world struct {
 	fake     *runtimetest.Fake
 	logs     *memLogs
 	slog     *syncBuffer
-	policy   supervisor.Policy
+	policy   policy.Policy
 	subnet   string
 	onChange func(runtime.Status)
 	busy     func(runtime.InstanceID) bool

@@ -1,4 +1,5 @@
-package supervisor
+// Package policy has the limits for starts, stops and restarts of instances.
+package policy
 
 import (
 	"time"
@@ -73,17 +74,17 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// backoff returns the delay between the given crash in a row and the next start.
-func (p Policy) backoff(crashes int) time.Duration {
+// Backoff returns the delay between the given crash in a row and the next start.
+func (p Policy) Backoff(crashes int) time.Duration {
 	return doubled(p.FirstBackoff, p.MaxBackoff, crashes-p.ImmediateRestarts)
 }
 
-// givesUp reports whether the slot is given up after that many crashes.
-func (p Policy) givesUp(crashes int) bool { return crashes >= p.MaxCrashes }
+// GivesUp reports whether the slot is given up after that many crashes.
+func (p Policy) GivesUp(crashes int) bool { return crashes >= p.MaxCrashes }
 
-// retry returns the delay after the n-th failure in a row, from 1, of the container
+// Retry returns the delay after the n-th failure in a row, from 1, of the container
 // service.
-func (p Policy) retry(n int) time.Duration { return doubled(p.FirstRetry, p.MaxRetry, n) }
+func (p Policy) Retry(n int) time.Duration { return doubled(p.FirstRetry, p.MaxRetry, n) }
 
 // doubled returns first for n = 1 and twice as much for each further n, at most limit.
 // It returns 0 for n below 1.
