@@ -43,8 +43,8 @@ type SentSignal struct {
 	Self      bool   `json:"self,omitempty"` // the process sent it to itself
 }
 
-// sender names the sending process, or is empty.
-func (s SentSignal) sender() string {
+// SenderName names the sending process, or is empty.
+func (s SentSignal) SenderName() string {
 	switch {
 	case s.SenderPID == 0:
 		return ""
@@ -172,7 +172,7 @@ func (r ExitRecord) fact(e Exit) verdict.Exit {
 		Memory: verdict.Memory(e.Memory), Delay: e.At.Sub(r.First.At),
 	}
 	if e.Signal != nil {
-		out.Signal = verdict.Signal{Number: e.Signal.Number, User: e.Signal.User, Sender: e.Signal.sender(), Self: e.Signal.Self}
+		out.Signal = verdict.Signal{Number: e.Signal.Number, User: e.Signal.User, Sender: e.Signal.SenderName(), Self: e.Signal.Self}
 	}
 	for _, o := range r.Output {
 		if o.Exec == e.Exec {

@@ -185,7 +185,7 @@ func presentExit(e runtime.Exit) v3.CrashExit {
 		At: e.At, MemoryLimit: e.Memory.Limit, MemoryPeak: e.Memory.Peak,
 	}
 	if e.Signal != nil {
-		out.SentBy = e.Signal.User
+		out.SentBy, out.Sender = e.Signal.User, e.Signal.SenderName()
 	}
 	if c := e.Check; c != nil {
 		out.Check = &v3.CrashCheck{Type: c.Type, Endpoint: c.Endpoint, Status: c.Status}

@@ -121,6 +121,7 @@ type CrashExit struct {
 	MemoryLimit int64       `json:"memory_limit"` // bytes, 0 if only the container has a limit
 	MemoryPeak  int64       `json:"memory_peak"`
 	SentBy      string      `json:"sent_by,omitempty"` // user who sent the signal with dew
+	Sender      string      `json:"sender,omitempty"`  // process that sent the signal, if the kernel reported it
 	Check       *CrashCheck `json:"check,omitempty"`   // the health check that failed
 }
 
