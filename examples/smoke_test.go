@@ -227,6 +227,11 @@ func TestBrokenApps(t *testing.T) {
 		"wrong-port":                  {5, "push", "wrong-port did not become healthy: the app listens on port 3000, but it must listen on $PORT (8080)", "environment variable PORT"},
 		"wrong-endpoint":              {5, "push", "wrong-endpoint did not become healthy: the health check of web failed: GET /health answered 404", "health-check-http-endpoint"},
 		"missing-variable":            {4, "push", "missing-variable crashed while starting: web failed with status 1: the environment variable GREETING is not set", "dew logs missing-variable"},
+		"missing-library":             {4, "push", "missing-library crashed while starting: ./app could not start: libgreeting.so.1 is missing in stack host", "apt-file search libgreeting.so.1"},
+		"no-start-command":            {4, "push", "cannot start no-start-command: No start command found", "add a Procfile"},
+		"wrong-command":               {4, "push", "wrong-command crashed while starting: web could not start: command ./ap was not found", "Check `command` in the manifest"},
+		"java-out-of-memory":          {4, "push", "java-out-of-memory crashed while starting: the JVM of web ran out of memory: its heap of 140M is full", "Set `memory: 384M` in the manifest"},
+		"node-out-of-memory":          {7, "push", "node-out-of-memory crashed while starting: web ran out of memory: it reached its limit of 128M", "Set `memory: 192M` in the manifest"},
 		"java-sidecar-without-memory": {4, "push", "sidecar 'debug' of process 'web' has no memory value", "set applications[].sidecars[].memory in the manifest"},
 	}
 	before := inventory(t)

@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // outOfMemory explains a process that the kernel's out-of-memory killer killed.
@@ -66,10 +67,14 @@ func javaMemory(f Facts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	kind, advice := m[1], ""
+	evidence := []string{quote(line), statusText(f)}
+	if limit := f.First.Memory.Limit; limit > 0 {
+		evidence = append(evidence, fmt.Sprintf("the memory limit of %s is %s, and its peak memory was %s", f.first(), bytesText(limit), bytesText(f.First.Memory.Peak)))
+	}
 	switch {
 	case hasPrefix(kind, "Java heap space", "GC overhead limit exceeded"):
-		kind = "its heap is too small"
-		advice = "Set a larger heap in JAVA_OPTS (-Xmx), or a larger `memory` in the manifest: the heap grows with it"
+		kind = "its heap" + f.javaHeap() + " is full"
+		advice = f.moreMemory(f.First.Memory.Limit) + ". The heap grows with it. To set the heap alone, use -Xmx in JAVA_OPTS"
 	case hasPrefix(kind, "Metaspace", "Compressed class space"):
 		kind = "its metaspace is too small"
 		advice = "Set a larger -XX:MaxMetaspaceSize in JAVA_OPTS, or remove it"
@@ -84,9 +89,19 @@ func javaMemory(f Facts) (Verdict, bool) {
 	}
 	return Verdict{
 		Class: Exited, Sentence: fmt.Sprintf("the JVM of %s ran out of memory: %s", f.first(), kind),
-		Evidence: []string{quote(line), statusText(f)}, Advice: advice,
+		Evidence: evidence, Advice: advice,
 	}, true
 }
+
+// javaHeap is the size of the heap, with the word "of", if a JVM printed its options.
+func (f Facts) javaHeap() string {
+	if _, m := findLine(f.First.lines(), javaMaxHeap); m != nil {
+		return " of " + strings.ToUpper(m[1])
+	}
+	return ""
+}
+
+var javaMaxHeap = regexp.MustCompile(`-Xmx(\d+[kKmMgG])\b`)
 
 // javaOptions explains a JVM that refused its memory options.
 func javaOptions(f Facts) (Verdict, bool) {

@@ -76,12 +76,13 @@ func killed(f Facts) (Verdict, bool) {
 	switch {
 	case f.First.Signal.Self:
 		v.Sentence = fmt.Sprintf("%s was killed: it sent %s to itself", f.first(), name)
-		v.Evidence = []string{"the kernel's trace of signals", statusText(f)}
+		v.Evidence = []string{"the kernel recorded the signal and its sender", statusText(f)}
 		v.Advice = "Find out where the app, or a program that it uses, sends this signal"
 		return v, true
 	case f.First.Signal.Sender != "":
 		v.Sentence = fmt.Sprintf("%s was killed: %s sent it %s", f.first(), quote(f.First.Signal.Sender), name)
-		v.Evidence = []string{"the kernel's trace of signals", statusText(f)}
+		v.Advice = "Find out who started this program. dew starts a new instance"
+		v.Evidence = []string{"the kernel recorded the signal and its sender", statusText(f)}
 	case certain:
 		v.Sentence = fmt.Sprintf("%s was killed by %s; the sender is unknown", f.first(), name)
 	default:
@@ -91,6 +92,6 @@ func killed(f Facts) (Verdict, bool) {
 			v.Class = Killed
 		}
 	}
-	v.Advice = "Check whether a script or a person on this machine sends signals to the app"
+	v.Advice = cmp.Or(v.Advice, "Check whether a script or a person on this machine sends signals to the app")
 	return v, true
 }

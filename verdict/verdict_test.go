@@ -137,7 +137,7 @@ var rows = []row{
 
 	{
 		"JVM heap", web(exit(1, `Exception in thread "main" java.lang.OutOfMemoryError: Java heap space`, "\tat Main.main(Main.java:5)")), Exited,
-		"the JVM of web ran out of memory: its heap is too small", "-Xmx",
+		"the JVM of web ran out of memory: its heap is full", "-Xmx",
 	},
 	{"JVM metaspace", web(exit(3, "Terminating due to java.lang.OutOfMemoryError: Metaspace")), Exited, "the JVM of web ran out of memory: its metaspace is too small", "MaxMetaspaceSize"},
 	{
@@ -180,7 +180,13 @@ var rows = []row{
 	{"only standard output", web(Exit{Code: 1, Cause: Exited, Stdout: []string{"out of paper", ""}}), Exited, "web failed with status 1; its last line: out of paper", "dew logs"},
 	{"SIGSEGV", web(exit(139)), Signaled, "web crashed with SIGSEGV: it accessed memory that it does not have", "dew logs"},
 	{"SIGKILL from nobody known", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9}}), Killed, "web was killed by SIGKILL; the sender is unknown", "signals"},
-	{"SIGKILL from a program", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9, Sender: "pkill (pid 812)"}}), Killed, "web was killed: pkill (pid 812) sent it SIGKILL", "signals"},
+	{"SIGKILL from a program", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9, Sender: "pkill (pid 812)"}}), Killed, "web was killed: pkill (pid 812) sent it SIGKILL", "who started this program"},
+	{"SIGTERM to itself", web(Exit{Code: 143, Cause: Exited, Signal: Signal{Number: 15, Sender: "app (process 7)", Self: true}}), Killed, "web was killed: it sent SIGTERM to itself", "sends this signal"},
+	{
+		"JVM heap with its size",
+		web(Exit{Code: 3, Cause: Exited, Memory: Memory{Limit: 256 << 20, Peak: 200 << 20}, Stdout: []string{"JVM memory: -Xmx140m -Xss1m", "Terminating due to java.lang.OutOfMemoryError: Java heap space"}}),
+		Exited, "the JVM of web ran out of memory: its heap of 140M is full", "memory: 384M",
+	},
 	{"status 137 only", web(exit(137)), Killed, "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself", "signals"},
 	{
 		"killed with dew", sidecar(Exit{Code: 137, Cause: KilledByUser, Signal: Signal{Number: 9, User: "admin"}}), KilledByUser,

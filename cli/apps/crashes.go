@@ -140,7 +140,7 @@ var causeTexts = map[string]string{
 	causeStartTimeout: "did not become healthy in time",
 	"start_failed":    "could not start",
 	"capture_failed":  "its output could not be read",
-	"stop_timeout":    "did not exit after SIGTERM, so dew killed it",
+	causeStopTimeout:  "did not exit after SIGTERM, so dew killed it",
 	"init_exited":     "the first process of the container exited",
 	"runtime_lost":    "the container was lost",
 }
@@ -166,7 +166,11 @@ func exitText(e v3.CrashExit, c v3.Crash) string {
 	fmt.Fprintf(&b, "%s: status %d", e.Source, e.Code)
 	if s := e.Code - 128; s > 0 && s < 65 {
 		if name := unix.SignalName(syscall.Signal(s)); name != "" {
-			fmt.Fprintf(&b, " (killed by %s, or exited with %d)", name, e.Code)
+			fmt.Fprintf(&b, " (killed by %s", name)
+			if !e.OutOfMemory && e.SentBy == "" && e.Sender == "" && e.Cause != causeStopTimeout {
+				fmt.Fprintf(&b, ", or exited with %d", e.Code)
+			}
+			b.WriteByte(')')
 		}
 	}
 	fmt.Fprintf(&b, ", %s", causeText(e, c))

@@ -22,6 +22,8 @@ const (
 	recordPatience = 10 * time.Second
 	// causeStartTimeout is the cause of an instance that did not become healthy.
 	causeStartTimeout = "start_timeout"
+	// causeStopTimeout is the cause of a process that did not exit after SIGTERM.
+	causeStopTimeout = "stop_timeout"
 )
 
 // failedStart is an app whose instances crashed while it started.
