@@ -28,7 +28,7 @@ var layers = map[string]int{
 	"api/access": 6, "cli": 6, "runtime/containerd/images": 6, "runtime/containerd/session": 6, "services/builtin": 6,
 	"cli/smoketest": 5, "platform": 5, "runtime/containerd/ocispec": 5, "runtime/containerd/private": 5,
 	"runtime/containerd/rootfs": 5, "runtime/supervisor": 5,
-	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "notify": 4, "route": 4, "runtime/address": 4, "runtime/cgroup": 4,
+	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "cli/top": 4, "notify": 4, "route": 4, "runtime/address": 4, "runtime/cgroup": 4,
 	"runtime/containerd/connection": 4, "runtime/containerd/dns": 4, "runtime/containerd/names": 4, "runtime/containerd/runfile": 4,
 	"runtime/containerd/scratch": 4, "runtime/containerd/shim": 4,
 	"runtime/network": 4, "runtime/plan": 4, "runtime/runtimetest": 4, "services/marketplace": 4, "sshd": 4,
