@@ -91,7 +91,7 @@ func (f *fakeBackend) follow(ctx context.Context, a v3.App, out *console.Console
 	return nil
 }
 
-var errRefused = errors.New("You are not authorized to perform the requested action")
+var errRefused = errors.New("you are not authorized to perform the requested action")
 
 // newTestModel is a model with the sample and a fixed time.
 func newTestModel(t testing.TB, width, height int) (*model, *fakeBackend) {

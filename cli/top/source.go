@@ -170,7 +170,7 @@ func readMachine() machine {
 	if err != nil {
 		return machine{}
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	return parseMachine(f)
 }
 
