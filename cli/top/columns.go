@@ -43,7 +43,7 @@ const (
 // columns are all columns in their order.
 var columns = []column{
 	{title: titleApp, sort: "name", width: 16, left: true, cell: appCell},
-	{title: titleInstance, width: 14, left: true, cell: instanceCell},
+	{title: titleInstance, width: 16, left: true, cell: instanceCell},
 	{title: "STATE", width: 9, left: true, drop: 1, cell: stateCell},
 	{title: "CPU", sort: "cpu", width: 5, drop: 3, cell: cpuCell},
 	{title: titleMemory, sort: "memory", width: 11, drop: 2, cell: memoryCell},

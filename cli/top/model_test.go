@@ -3,6 +3,7 @@ package top
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -347,6 +348,10 @@ func TestLogs(t *testing.T) {
 	}
 	if got, want := out.String(), "Logs of app catalog.\na line of catalog\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	f.show = func(context.Context, *console.Console) error { return nil }
+	if err := f.Run(); !errors.Is(err, errLogsEnded) {
+		t.Errorf("the end of the logs is %v", err)
 	}
 	if m.current.Load() != nil {
 		t.Error("the next Ctrl-C does not end dew top")

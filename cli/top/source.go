@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -161,8 +162,15 @@ func (f *follower) Run() error {
 	f.current.Store(&cancel)
 	defer f.current.Store(nil)
 	fmt.Fprintln(f.out, f.title)
-	return f.show(ctx, &console.Console{Out: f.out, Err: f.err, Color: f.color, OutTerminal: true, ErrTerminal: true})
+	err := f.show(ctx, &console.Console{Out: f.out, Err: f.err, Color: f.color, OutTerminal: true, ErrTerminal: true})
+	if err == nil && ctx.Err() == nil {
+		return errLogsEnded
+	}
+	return err
 }
+
+// errLogsEnded is the error if the daemon has no more log lines of an app to follow.
+var errLogsEnded = errors.New("the app was deleted, or you can no longer see it")
 
 // readMachine reads the facts of this machine. They are 0 if they cannot be read.
 func readMachine() machine {
