@@ -23,6 +23,8 @@ const asDew = "DEW_TEST_AS_DEW"
 
 // withLive adds the app shop with a sidecar, and the stopped app cart of another space.
 func (d *fakeDaemon) withLive() *fakeDaemon {
+	d.mu.Lock() // requests of another process are not ordered otherwise
+	defer d.mu.Unlock()
 	d.withApp(v3.AppStarted)
 	now := time.Now().UTC()
 	d.live = v3.LiveApps{Time: now, Resources: []v3.LiveApp{
