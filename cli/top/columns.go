@@ -158,7 +158,7 @@ func stateCell(r *row, _ time.Time) (string, tone) {
 		return "", plain
 	case r.instance == nil && r.app.State == v3.AppStarted:
 		return "none", warning
-	case r.instance == nil:
+	case r.instance == nil, r.app.State != v3.AppStarted && r.instance.State == v3.StateDown:
 		return "stopped", faint
 	}
 	switch in := r.instance; in.State {

@@ -424,6 +424,17 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
+// An instance of a stopped app is not a problem; one of a started app that is down is.
+func TestDown(t *testing.T) {
+	in := v3.LiveInstance{Type: "web", State: v3.StateDown}
+	for state, want := range map[string]tone{v3.AppStopped: faint, v3.AppStarted: bad} {
+		r := row{app: &v3.LiveApp{State: state}, instance: &in}
+		if text, got := stateCell(&r, sampleTime); got != want {
+			t.Errorf("%s: %s has tone %d, want %d", state, text, got, want)
+		}
+	}
+}
+
 func TestColours(t *testing.T) {
 	m, _ := newTestModel(t, 100, 30)
 	if got := m.View().Content; strings.Contains(got, "\x1b[3") || strings.Contains(got, dimmed) {
