@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -58,7 +59,7 @@ func (d daemon) read(ctx context.Context) (snapshot, error) {
 	defer cancel()
 	live, err := d.api.Processes().Live(ctx, "")
 	if err != nil {
-		return snapshot{}, err
+		return snapshot{}, withoutEndpoint(err)
 	}
 	live.Resources = d.scope.choose(live.Resources)
 	s := snapshot{live: live}
@@ -66,6 +67,19 @@ func (d daemon) read(ctx context.Context) (snapshot, error) {
 		s.machine = readMachine()
 	}
 	return s, nil
+}
+
+// withoutEndpoint explains the error of a daemon that is older than dew top. Other errors
+// stay as they are.
+func withoutEndpoint(err error) error {
+	e := (*client.Error)(nil)
+	if !errors.As(err, &e) || e.Status != http.StatusNotFound || e.Detail != v3.DetailUnknownRequest {
+		return err
+	}
+	return &console.Failure{
+		Status: console.StatusFailed, Err: errors.New("this dewd is too old for dew top: it does not have GET /dew/v1/live"),
+		Advice: "Update dewd (dew status shows its version), or use dew ps",
+	}
 }
 
 // choose returns the apps in the scope.

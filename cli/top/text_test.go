@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 )
 
@@ -105,6 +106,17 @@ func TestScope(t *testing.T) {
 	got := [][]string{names(scope{apps: []string{"cart", "search"}}), names(scope{org: "other"}), names(scope{org: "local", space: "dev", apps: []string{"cart"}}), names(scope{space: "prod"})}
 	if diff := cmp.Diff([][]string{{"cart", "search"}, nil, {"cart"}, nil}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestOldDaemon(t *testing.T) {
+	err := withoutEndpoint(&client.Error{Status: 404, Detail: v3.DetailUnknownRequest})
+	if want := "this dewd is too old for dew top"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	other := &client.Error{Status: 403, Detail: "no"}
+	if got := withoutEndpoint(other); got != error(other) {
+		t.Errorf("%v", got)
 	}
 }
 
