@@ -332,7 +332,7 @@ func partDetails(p *v3.LivePart) string {
 	if p.Throttled >= 0.005 {
 		facts = append(facts, "CPU limit held it back "+percent(p.Throttled)+" of the time")
 	}
-	return strings.Join(append(facts, strconv.Itoa(p.PIDs)+" PIDs"), ", ")
+	return strings.Join(append(facts, plural(p.PIDs, "PID")), ", ")
 }
 
 // details say why an instance does not run, and what follows.
