@@ -1,6 +1,7 @@
 package top
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func TestOldDaemon(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	other := &client.Error{Status: 403, Detail: "no"}
-	if got := withoutEndpoint(other); got != error(other) {
+	if got := withoutEndpoint(other); !errors.Is(got, other) {
 		t.Errorf("%v", got)
 	}
 }
