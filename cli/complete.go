@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/platform"
 	"github.com/dewrun/dew/cli/services"
+	"github.com/dewrun/dew/cli/top"
 )
 
 // completer suggests words for shell completion.
@@ -61,13 +62,16 @@ func (g completer) flagAtEnd(v command.Verb) string {
 			return kind
 		}
 	}
-	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE"}[last]
+	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE", "--sort": "SORT"}[last]
 }
 
 // names lists the names of a kind. It is empty if the daemon cannot be reached.
 func (g completer) names(ctx context.Context, v command.Verb, kind string) []string {
 	if kind == "ROLE" {
 		return platform.RoleNames(strings.Contains(v.Args, "SPACE"))
+	}
+	if kind == "SORT" {
+		return top.SortNames()
 	}
 	d, err := g.Endpoint()
 	if err != nil {

@@ -29,6 +29,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asDew) != "" {
+		os.Exit(Main(context.Background(), "test"))
+	}
 	debug.SetGCPercent(400) // a command has little data; garbage collection would take a quarter of the time
 	os.Exit(m.Run())
 }
@@ -82,6 +85,7 @@ type fakeDaemon struct {
 	rollouts    rollouts
 	records     *fakeRecords
 	others      []*otherApp // further apps
+	live        v3.LiveApps
 }
 
 func newDaemon(t *testing.T) *fakeDaemon {
@@ -136,6 +140,7 @@ func (d *fakeDaemon) handler() http.Handler {
 	d.services.answers(d, handle)
 	d.records.answers(d, handle)
 	d.dropletAnswers(handle)
+	handle("GET /dew/v1/live", func(*http.Request, []byte) any { return d.live })
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
 	mux.HandleFunc("GET /stream/v1/apps/{guid}", d.otherStream)
 	mux.HandleFunc("GET /stream/v1/services/{guid}", d.serviceLines)

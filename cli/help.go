@@ -20,6 +20,7 @@ var basicCommands = [][2]string{
 	{"apps", "List your apps and their URLs"},
 	{"app", "Show an app's instances, memory, sidecars, routes and last crash"},
 	{"ps", "List the running processes and sidecars of all apps"},
+	{"top", "Watch the state, CPU and memory of all instances"},
 	{"open", "Open an app in the browser, or print its URL"},
 	{"logs", "Show or follow the logs of an app and its sidecars"},
 	{"crashes", "Show why instances of an app crashed"},

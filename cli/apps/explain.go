@@ -63,6 +63,15 @@ func runWhy(ctx context.Context, o whyOptions, ask *client.Client, out *console.
 	if err != nil {
 		return err
 	}
+	return o.explain(ctx, a, ask, out)
+}
+
+// Why explains the newest crash of an app and its current state.
+func Why(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
+	return whyOptions{Name: a.Name, Crash: 1}.explain(ctx, a, ask, out)
+}
+
+func (o whyOptions) explain(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
 	crashes, total, err := ask.Processes().NewestCrashes(ctx, a.GUID, o.Crash)
 	if err != nil {
 		return err

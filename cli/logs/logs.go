@@ -213,8 +213,20 @@ func runLogs(ctx context.Context, o options, api *client.Client, out *console.Co
 	if o.Verify {
 		return verifyLog(ctx, apps[0], api, out)
 	}
+	return o.show(ctx, apps, api, out)
+}
+
+// Follow shows the newest log lines of an app, then new ones until ctx ends.
+func Follow(ctx context.Context, a v3.App, api *client.Client, out *console.Console) error {
+	o := options{Names: []string{a.Name}, Query: client.LogQuery{Newest: firstLines, Follow: true}}
+	return o.show(ctx, []v3.App{a}, api, out)
+}
+
+// show writes the lines of apps.
+func (o options) show(ctx context.Context, apps []v3.App, api *client.Client, out *console.Console) error {
 	p := newLinePrinter(o, out)
 	p.o.Query.Notice = oneNotice(p)
+	var err error
 	if o.several() {
 		err = (&appLogs{o: p.o, api: api, p: p}).run(ctx, apps)
 	} else {
