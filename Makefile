@@ -89,9 +89,8 @@ test: root setup-test build ## every kind of test (root, some 20 minutes)
 		$(MAKE) --no-print-directory integration; } | dist/slowest.sh
 
 # These are the settings of the build, so that the packages are compiled once for both.
-# Most of the time is spent in the linker, which is faster with a larger GOGC.
-quick: ## unit tests without the race detector (half a minute)
-	@export CGO_ENABLED=0 GOGC=400; { $(call eachmodule,-trimpath -timeout 5m); } | dist/slowest.sh
+quick: ## unit tests without the race detector (less than a minute)
+	@export CGO_ENABLED=0; { $(call eachmodule,-trimpath -timeout 5m); } | dist/slowest.sh
 
 unit: ## unit tests with the race detector (a minute or two)
 	@{ $(call eachmodule,-race -timeout 5m); } | dist/slowest.sh
