@@ -55,7 +55,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install uninstall deb env tarballs fresh clean root
+.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test quick unit integration proof fuzz vmtest lint bench cover install uninstall deb env tarballs fresh clean root
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ env: ## print the line that makes `dew` in this shell talk to the dewd of `make 
 test: root setup-test build ## every kind of test (root, some 20 minutes)
 	@{ $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))") && \
 		$(MAKE) --no-print-directory integration; } | dist/slowest.sh
+
+# These are the settings of the build, so that the packages are compiled once for both.
+quick: ## unit tests without the race detector (less than a minute)
+	@export CGO_ENABLED=0; { $(call eachmodule,-trimpath -timeout 5m); } | dist/slowest.sh
 
 unit: ## unit tests with the race detector (a minute or two)
 	@{ $(call eachmodule,-race -timeout 5m); } | dist/slowest.sh

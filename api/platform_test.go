@@ -55,7 +55,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 	stacks := func(string) (stack.Stack, error) { return stack.Stack{Name: "host"}, nil }
 	lines := appLogs{runtime.AppLogs{Logs: stored}}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
-		Stacks: stacks, Logger: log, Say: lines.stage, StackStore: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
+		Stacks: stacks, Logger: log, Say: lines.stage, StackStore: must(stack.Open(db, stackOptions(t, dir)))(t),
 	})
 	p := &wholePlatform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(supervisor.New(supervisor.Config{

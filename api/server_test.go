@@ -57,6 +57,15 @@ type testServer struct {
 	stops    []func() // stop the loops
 }
 
+// stackOptions returns the options of stacks on a machine that has only a shell. Without
+// it, every test server would read the package database of the real machine.
+func stackOptions(t testing.TB, dir string) stack.Options {
+	t.Helper()
+	machine := filepath.Join(dir, "machine")
+	testkit.WriteFile(t, filepath.Join(machine, "bin", "sh"), "")
+	return stack.Options{Dir: filepath.Join(dir, "stacks"), Host: stack.HostOptions{Root: machine}}
+}
+
 func newTestServer(t testing.TB) *testServer {
 	t.Helper()
 	return newTestServerIn(t, firstStart(t))
@@ -78,7 +87,7 @@ func newTestServerIn(t testing.TB, dir string) *testServer {
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (stack.Stack, error) { return stack.Stack{}, nil }, Logger: log,
-		StackStore: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
+		StackStore: must(stack.Open(db, stackOptions(t, dir)))(t),
 	})
 	jobs := registry.NewJobs(db, log)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)

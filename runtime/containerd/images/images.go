@@ -2,8 +2,6 @@ package images
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +15,6 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
-	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/rootfs"
@@ -64,16 +61,6 @@ func (im *Store) Snapshotter() snapshots.Snapshotter {
 	return im.cfg.Client.SnapshotService(im.cfg.Snapshotter)
 }
 
-const stackPrefix = "dew-stack-"
-
-func stackKey(s stack.Stack) string { return stackPrefix + s.ID }
-
-// imageKey returns the name of the snapshot of a tree on a stack.
-func imageKey(s runtime.Spec) string {
-	sum := sha256.Sum256([]byte(s.Image + "\n" + s.Stack.ID))
-	return "dew-image-" + hex.EncodeToString(sum[:])
-}
-
 // Prepare creates the writable layer of an instance.
 func (im *Store) Prepare(ctx context.Context, s runtime.Spec, parent string) ([]mount.Mount, error) {
 	return im.Snapshotter().Prepare(ctx, names.Container(s.Instance), parent,
@@ -82,9 +69,9 @@ func (im *Store) Prepare(ctx context.Context, s runtime.Spec, parent string) ([]
 
 // Parent creates the image of an instance if necessary, and returns its name.
 func (im *Store) Parent(ctx context.Context, s runtime.Spec) (string, error) {
-	key := stackKey(s.Stack)
+	key := names.Stack(s.Stack)
 	if s.Image != "" {
-		key = imageKey(s)
+		key = names.Image(s)
 	}
 	if _, err := im.Snapshotter().Stat(ctx, key); err == nil {
 		return key, nil
@@ -104,13 +91,13 @@ func (im *Store) Parent(ctx context.Context, s runtime.Spec) (string, error) {
 	}
 	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next daemon drops it
 	ctx = leases.WithLease(ctx, lease.ID)
-	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return rootfs.FillStack(ctx, root, s.Stack) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: names.Stack(s.Stack)}, func(root string) error { return rootfs.FillStack(ctx, root, s.Stack) }); err != nil {
 		return "", fmt.Errorf("cannot create stack %s: %w", s.Stack.Name, err)
 	}
 	if s.Image == "" {
 		return key, nil
 	}
-	if err := im.commit(ctx, snapshot{key: key, parent: stackKey(s.Stack), image: s.Image}, func(root string) error { return im.unpack(ctx, root, s.Image) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: key, parent: names.Stack(s.Stack), image: s.Image}, func(root string) error { return im.unpack(ctx, root, s.Image) }); err != nil {
 		return "", fmt.Errorf("cannot unpack droplet: %w", err)
 	}
 	return key, nil
@@ -263,7 +250,7 @@ func (im *Store) PruneStacks(ctx context.Context, keep func(id string) bool) err
 	sn := im.Snapshotter()
 	var old []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		id, isStack := strings.CutPrefix(info.Name, stackPrefix)
+		id, isStack := strings.CutPrefix(info.Name, names.StackPrefix)
 		if isStack && info.Kind == snapshots.KindCommitted && !keep(id) {
 			old = append(old, info.Name)
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -64,6 +65,18 @@ const (
 	labelTask       = LabelPrefix + "task"
 	labelTaskSource = LabelPrefix + "task-source"
 )
+
+// StackPrefix starts the names of the snapshots of stacks.
+const StackPrefix = "dew-stack-"
+
+// Stack returns the name of the snapshot of a stack.
+func Stack(s stack.Stack) string { return StackPrefix + s.ID }
+
+// Image returns the name of the snapshot of a tree on a stack.
+func Image(s runtime.Spec) string {
+	sum := sha256.Sum256([]byte(s.Image + "\n" + s.Stack.ID))
+	return "dew-image-" + hex.EncodeToString(sum[:])
+}
 
 // Labels returns the labels that describe an instance.
 func Labels(s runtime.Spec, boot string) map[string]string {

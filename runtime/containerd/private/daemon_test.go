@@ -38,6 +38,8 @@ func TestSocketAnswers(t *testing.T) {
 	gone := listen(t, dead)
 	gone.SetUnlinkOnClose(false)
 	gone.Close()
+	// A child of another test holds a copy of the closed listener between fork and exec.
+	testkit.EventuallyTrue(t, "no process holds the closed listener", func() bool { return !answers(t.Context(), dead) })
 	testkit.Touch(t, dir, "f")
 	for _, tt := range []struct {
 		name, path string

@@ -1,4 +1,4 @@
-package connection
+package containerd_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/dewrun/dew/runtime/containerd/connection"
 )
 
 // An error of the connection to containerd says nothing about a process.
@@ -40,17 +42,17 @@ func TestKindsOfErrors(t *testing.T) {
 		{"plain", errors.New("something else"), false, false},
 	}
 	for _, tt := range tests {
-		if got := IsUnavailable(tt.err); got != tt.unavailable {
+		if got := connection.IsUnavailable(tt.err); got != tt.unavailable {
 			t.Errorf("%s: unavailable = %v, want %v", tt.name, got, tt.unavailable)
 		}
-		if got := IsNotFound(tt.err); got != tt.notFound {
+		if got := connection.IsNotFound(tt.err); got != tt.notFound {
 			t.Errorf("%s: not found = %v, want %v", tt.name, got, tt.notFound)
 		}
-		if once, twice := Native(tt.err), Native(Native(tt.err)); IsUnavailable(once) != IsUnavailable(twice) || IsNotFound(once) != IsNotFound(twice) {
+		if once, twice := connection.Native(tt.err), connection.Native(connection.Native(tt.err)); connection.IsUnavailable(once) != connection.IsUnavailable(twice) || connection.IsNotFound(once) != connection.IsNotFound(twice) {
 			t.Errorf("%s: %v becomes %v by asking twice", tt.name, once, twice)
 		}
 	}
-	if IsNotFound(nil) || Native(nil) != nil {
+	if connection.IsNotFound(nil) || connection.Native(nil) != nil {
 		t.Error("no error became one")
 	}
 }

@@ -1,4 +1,4 @@
-package connection
+package containerd_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/dewrun/dew/runtime/containerd/connection"
 )
 
 var someTime = time.Date(2025, 11, 15, 3, 0, 0, 0, time.UTC)
@@ -54,7 +56,7 @@ func TestWaitOutlivesContainerd(t *testing.T) {
 			},
 			get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "connection refused") },
 		}
-		code, at, err := (&Connection{Tasks: f}).Wait(t.Context(), "dew-x", "main")
+		code, at, err := (&connection.Connection{Tasks: f}).Wait(t.Context(), "dew-x", "main")
 		if code != 3 || !at.Equal(someTime) || err != nil {
 			t.Errorf("end = %d at %v, %v, want 3 at %v", code, at, err, someTime)
 		}
@@ -69,7 +71,7 @@ func TestWaitForALostProcess(t *testing.T) {
 			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
 			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "no running task found") },
 		}
-		if _, at, err := (&Connection{Tasks: f}).Wait(t.Context(), "dew-x", "main"); !IsNotFound(err) || at.IsZero() {
+		if _, at, err := (&connection.Connection{Tasks: f}).Wait(t.Context(), "dew-x", "main"); !connection.IsNotFound(err) || at.IsZero() {
 			t.Errorf("end at %v, %v, want not found, with a time", at, err)
 		}
 	})
@@ -84,7 +86,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
 			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
 		}
-		if _, _, err := (&Connection{Tasks: f}).Wait(ctx, "dew-x", "main"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := (&connection.Connection{Tasks: f}).Wait(ctx, "dew-x", "main"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
 		}
 		if f.calls > 100 {
@@ -107,7 +109,7 @@ func TestDeletionIsRepeated(t *testing.T) {
 		{"containerd away", status.Error(codes.Unavailable, "connection refused"), 4, nil},
 		{"not reaped yet", status.Error(codes.FailedPrecondition, "process must be stopped"), 4, nil},
 		{"shim away", status.Error(codes.Unknown, "ttrpc: closed"), 4, nil},
-		{"refused", broken, 1, Native(broken)},
+		{"refused", broken, 1, connection.Native(broken)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestDeletionIsRepeated(t *testing.T) {
 					}
 					return nil
 				}}
-				err := (&Connection{Tasks: f}).DeleteExec(t.Context(), "dew-x", "main")
+				err := (&connection.Connection{Tasks: f}).DeleteExec(t.Context(), "dew-x", "main")
 				if (err == nil) != (tt.want == nil) || err != nil && err.Error() != tt.want.Error() {
 					t.Errorf("error = %v, want %v", err, tt.want)
 				}
@@ -137,7 +139,7 @@ func TestDeletionGivesUpWithBothReasons(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		f := &fakeTasks{delete: func(int) error { return status.Error(codes.FailedPrecondition, "process must be stopped") }}
-		err := (&Connection{Tasks: f}).DeleteExec(ctx, "dew-x", "main")
+		err := (&connection.Connection{Tasks: f}).DeleteExec(ctx, "dew-x", "main")
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process must be stopped") {
 			t.Errorf("error = %v, want what containerd said and that time is up", err)
 		}

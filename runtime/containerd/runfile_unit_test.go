@@ -1,4 +1,4 @@
-package runfile
+package containerd_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -46,7 +47,7 @@ func TestOpenGate(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	if err := OpenGate(ctx, path); err != nil {
+	if err := runfile.OpenGate(ctx, path); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-done; r.err != nil || string(r.data) != "\n" {
@@ -55,7 +56,7 @@ func TestOpenGate(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the gate is still there: %v", err)
 	}
-	if err := OpenGate(ctx, path); err != nil {
+	if err := runfile.OpenGate(ctx, path); err != nil {
 		t.Errorf("a gate that was opened before: %v", err)
 	}
 }
@@ -67,7 +68,7 @@ func TestOpenGateWithoutReader(t *testing.T) {
 	path := newFIFO(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := OpenGate(ctx, path)
+	err := runfile.OpenGate(ctx, path)
 	if !errors.Is(err, runtime.ErrUnavailable) || !errors.Is(err, unix.ENXIO) || !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want unavailable, because of no reader, canceled", err)
 	}
@@ -84,7 +85,7 @@ func TestWriteFile(t *testing.T) {
 		data string
 		mode fs.FileMode
 	}{{"long first text", 0o600}, {"short", 0o666}} { // 0666: independent of the umask
-		if err := Write(path, step.data, step.mode); err != nil {
+		if err := runfile.Write(path, step.data, step.mode); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(path)
@@ -99,7 +100,7 @@ func TestWriteFile(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("folder holds %v, %v, want one file", entries, err)
 	}
-	if err := Write(filepath.Join(dir, "absent", "file"), "", 0o600); !errors.Is(err, fs.ErrNotExist) {
+	if err := runfile.Write(filepath.Join(dir, "absent", "file"), "", 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("into no folder: %v, want %v", err, fs.ErrNotExist)
 	}
 }

@@ -1,4 +1,4 @@
-package ocispec
+package containerd_test
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -58,12 +59,9 @@ func madeUpStack() stack.Stack {
 	}
 }
 
-func someBase() Base {
-	return Base{Init: "/var/lib/dew/bin/dew-init", UID: 2000, GID: 2001, Files: 16384, Seccomp: NativeArch}
+func someBase() ocispec.Base {
+	return ocispec.Base{Init: "/var/lib/dew/bin/dew-init", UID: 2000, GID: 2001, Files: 16384, Seccomp: ocispec.NativeArch}
 }
-
-// someInstance is the instance id in the golden files.
-const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
 func someSpec() runtime.Spec {
 	return runtime.Spec{
@@ -73,11 +71,11 @@ func someSpec() runtime.Spec {
 	}
 }
 
-var somePaths = Paths{
+var somePaths = ocispec.Paths{
 	Dir:     "/run/dew/instances/" + string(someInstance),
 	Netns:   "/run/dew/netns/dew-" + string(someInstance),
 	Cgroups: "/dew/" + string(someInstance) + "/init",
-	Guard: Guard{
+	Guard: ocispec.Guard{
 		Capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), Limit: 256 << 20, Reserve: 512 << 20,
 		Freezers: []cgroup.Freezer{{Dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", File: "cgroup.freeze", Freeze: "1", Thaw: "0"}},
 	},
@@ -121,7 +119,7 @@ func TestSeccompIsThereForEveryInstance(t *testing.T) {
 // Compiling the profile takes most of the time of a start: one table by default.
 func TestSeccompArchitectures(t *testing.T) {
 	t.Parallel()
-	arches := func(a Arches) []specs.Arch {
+	arches := func(a ocispec.Arches) []specs.Arch {
 		b := someBase()
 		b.Seccomp = a
 		return b.Container(someSpec(), somePaths).Linux.Seccomp.Architectures
@@ -132,13 +130,13 @@ func TestSeccompArchitectures(t *testing.T) {
 	if !known {
 		t.Skipf("no table of architectures for %s", goruntime.GOARCH)
 	}
-	for _, a := range []Arches{NativeArch, ""} {
+	for _, a := range []ocispec.Arches{ocispec.NativeArch, ""} {
 		if got, want := arches(a), []specs.Arch{native}; !slices.Equal(got, want) {
 			t.Errorf("architectures with %q = %v, want %v", a, got, want)
 		}
 	}
-	if got := arches(AllArches); len(got) < 2 || !slices.Contains(got, native) {
-		t.Errorf("architectures with %q = %v, want %s and its 32-bit relatives", AllArches, got, native)
+	if got := arches(ocispec.AllArches); len(got) < 2 || !slices.Contains(got, native) {
+		t.Errorf("architectures with %q = %v, want %s and its 32-bit relatives", ocispec.AllArches, got, native)
 	}
 }
 
@@ -166,8 +164,9 @@ func TestLaunchSpec(t *testing.T) {
 
 func TestOpenFilesStaysBelowHardLimit(t *testing.T) {
 	t.Parallel()
-	if got := OpenFileLimit(); got == 0 || got > wantFiles {
-		t.Errorf("openFiles() = %d, want 1 to %d", got, wantFiles)
+	const most = 16384
+	if got := ocispec.OpenFileLimit(); got == 0 || got > most {
+		t.Errorf("openFiles() = %d, want 1 to %d", got, most)
 	}
 }
 
@@ -180,7 +179,7 @@ func TestShares(t *testing.T) {
 		{0, 2}, {-1, 2}, {1 << 20, 2}, {3 << 20, 3}, {64 << 20, 64}, {1 << 30, 1024}, {8 << 30, 8192}, {1 << 50, 262144},
 	}
 	for _, tt := range tests {
-		if got := CPUShares(tt.memory); got != tt.want {
+		if got := ocispec.CPUShares(tt.memory); got != tt.want {
 			t.Errorf("shares(%d) = %d, want %d", tt.memory, got, tt.want)
 		}
 	}

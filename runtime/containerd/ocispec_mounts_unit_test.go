@@ -1,4 +1,4 @@
-package ocispec
+package containerd_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
 )
 
 // The mounts of a stack are found among those of a container.
@@ -16,21 +17,21 @@ func TestStackMounts(t *testing.T) {
 		{Path: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
 		{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid"}},
 	}
-	b := Base{Init: "/host/init", SFTP: "/host/sftp"}
+	b := ocispec.Base{Init: "/host/init", SFTP: "/host/sftp"}
 	spec := someSpec()
 	spec.Stack.Mounts = want
 	oci := b.Container(spec, somePaths)
-	if diff := cmp.Diff(StackMounts(oci.Mounts), want); diff != "" {
+	if diff := cmp.Diff(ocispec.StackMounts(oci.Mounts), want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
-	if got := StackMounts([]specs.Mount{{Destination: "/proc"}}); got != nil {
+	if got := ocispec.StackMounts([]specs.Mount{{Destination: "/proc"}}); got != nil {
 		t.Errorf("the system's own = %v, want none", got)
 	}
 }
 
 // Without a path the container gets its own network namespace.
 func TestContainerWithoutNetwork(t *testing.T) {
-	oci := Base{}.Container(runtime.Spec{}, Paths{})
+	oci := ocispec.Base{}.Container(runtime.Spec{}, ocispec.Paths{})
 	for _, ns := range oci.Linux.Namespaces {
 		if ns.Type == specs.NetworkNamespace && ns.Path == "" {
 			return

@@ -1,4 +1,4 @@
-package runtimetest_test
+package supervisor_test
 
 import (
 	"fmt"

@@ -1,7 +1,6 @@
-package names
+package containerd_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -11,12 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
 )
 
 const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
-func someSpec() runtime.Spec {
+func labeledSpec() runtime.Spec {
 	return runtime.Spec{
 		Kind: runtime.KindInstance, Instance: someInstance, App: "app-1", Type: "web",
 		Memory: 256 << 20, Address: netip.MustParsePrefix("10.201.0.7/20"),
@@ -26,18 +27,18 @@ func someSpec() runtime.Spec {
 
 func TestNamesFor(t *testing.T) {
 	t.Parallel()
-	plain := Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
-	for _, root := range []string{DefaultRoot, DefaultRoot + "/", "/var/lib/../lib/dew"} {
-		if got := For(root); got != plain {
+	plain := names.Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
+	for _, root := range []string{names.DefaultRoot, names.DefaultRoot + "/", "/var/lib/../lib/dew"} {
+		if got := names.For(root); got != plain {
 			t.Errorf("NamesFor(%q) = %v, want %v", root, got, plain)
 		}
 	}
-	if a, b := For("/srv/dew/"), For("/srv/dew"); a != b {
+	if a, b := names.For("/srv/dew/"), names.For("/srv/dew"); a != b {
 		t.Errorf("the same root has names %v and %v", a, b)
 	}
 	seen := map[string]string{}
-	for _, root := range []string{DefaultRoot, "/", "/srv/dew", "/srv/dew2", "/home/a/.dew", "/" + strings.Repeat("long/", 100)} {
-		n := For(root)
+	for _, root := range []string{names.DefaultRoot, "/", "/srv/dew", "/srv/dew2", "/home/a/.dew", "/" + strings.Repeat("long/", 100)} {
+		n := names.For(root)
 		if len(n.Bridge) > 15 {
 			t.Errorf("bridge of %q = %q, longer than the 15 characters of an interface name", root, n.Bridge)
 		}
@@ -55,8 +56,8 @@ func TestContainerID(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		id := runtime.NewInstanceID()
-		if got, ok := Instance(Container(id)); !ok || got != id {
-			t.Errorf("instanceOf(%q) = %q, %v", Container(id), got, ok)
+		if got, ok := names.Instance(names.Container(id)); !ok || got != id {
+			t.Errorf("instanceOf(%q) = %q, %v", names.Container(id), got, ok)
 		}
 	}
 	id := string(someInstance)
@@ -64,16 +65,26 @@ func TestContainerID(t *testing.T) {
 		"", "dew-", id, "DEW-" + id, "dew-" + id + "x", "dew-" + id + "-draft", "dew-" + strings.ToUpper(id),
 		"dew-dew-" + id, "dew-stack-1", "dew-image-" + strings.Repeat("0", 64), "dew-../../etc/0000-0000-0000-abcd",
 	} {
-		if got, ok := Instance(foreign); ok {
+		if got, ok := names.Instance(foreign); ok {
 			t.Errorf("instanceOf(%q) = %q, want none", foreign, got)
 		}
 	}
 }
 
-func TestExecNumberPutsMainFirst(t *testing.T) {
+func TestLabelsPutMainFirst(t *testing.T) {
 	t.Parallel()
-	execs := []string{"sidecar-10", "sidecar-2", "sidecar-0", "main", "sidecar-1"}
-	slices.SortFunc(execs, func(a, b string) int { return execNumber(a) - execNumber(b) })
+	s := runtime.Spec{Instance: runtime.NewInstanceID(), Address: netip.MustParsePrefix("10.201.0.7/20")}
+	for _, exec := range []string{"sidecar-10", "sidecar-2", "sidecar-0", runtime.MainExec, "sidecar-1"} {
+		s.Processes = append(s.Processes, runtime.ProcessSpec{Exec: exec})
+	}
+	got, err := names.Spec(names.Labels(s, "boot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var execs []string
+	for _, p := range got.Processes {
+		execs = append(execs, p.Exec)
+	}
 	if want := []string{"main", "sidecar-0", "sidecar-1", "sidecar-2", "sidecar-10"}; !slices.Equal(execs, want) {
 		t.Errorf("order = %v, want %v", execs, want)
 	}
@@ -117,11 +128,11 @@ func TestLabelsComeBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, seed))
 	for range 200 {
 		want := randomSpec(r)
-		l := Labels(want, "boot-1")
-		if l[LabelBoot] != "boot-1" {
-			t.Fatalf("label %s = %q, want boot-1", LabelBoot, l[LabelBoot])
+		l := names.Labels(want, "boot-1")
+		if l[names.LabelBoot] != "boot-1" {
+			t.Fatalf("label %s = %q, want boot-1", names.LabelBoot, l[names.LabelBoot])
 		}
-		got, err := Spec(l)
+		got, err := names.Spec(l)
 		if err != nil {
 			t.Fatalf("cannot read the labels of %+v back: %v", want, err)
 		}
@@ -135,9 +146,9 @@ func TestLabelsComeBack(t *testing.T) {
 // read the apps' passwords there.
 func TestLabelsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
-	s := someSpec()
+	s := labeledSpec()
 	s.Processes = []runtime.ProcessSpec{{Exec: runtime.MainExec, Command: "run --key=hunter2", Env: []string{"PASSWORD=hunter2"}}}
-	for k, v := range Labels(s, "boot-1") {
+	for k, v := range names.Labels(s, "boot-1") {
 		if strings.Contains(v, "hunter2") {
 			t.Errorf("label %s = %q holds a secret", k, v)
 		}
@@ -165,9 +176,9 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.key+"="+tt.value, func(t *testing.T) {
 			t.Parallel()
-			l := Labels(someSpec(), "boot-1")
-			l[LabelPrefix+tt.key] = tt.value
-			_, err := Spec(l)
+			l := names.Labels(labeledSpec(), "boot-1")
+			l[names.LabelPrefix+tt.key] = tt.value
+			_, err := names.Spec(l)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want it to say %q", err, tt.want)
 			}
@@ -177,8 +188,8 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 
 func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 	t.Parallel()
-	_, err := Spec(map[string]string{labelFormat: "7"})
-	want := fmt.Sprintf("label run.dew/format is 7, but this dewd supports at most %d: start the newer dewd again", formatNumber)
+	_, err := names.Spec(map[string]string{names.LabelPrefix + "format": "7"})
+	const want = "label run.dew/format is 7, but this dewd supports at most 1: start the newer dewd again"
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)
 	}
@@ -188,7 +199,7 @@ func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 func labelText(l map[string]string) string {
 	var lines []string
 	for k, v := range l {
-		lines = append(lines, strings.TrimPrefix(k, LabelPrefix)+"="+v)
+		lines = append(lines, strings.TrimPrefix(k, names.LabelPrefix)+"="+v)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -199,7 +210,7 @@ func FuzzLabels(f *testing.F) {
 	const seed = 3
 	r := rand.New(rand.NewPCG(seed, seed))
 	for range 5 {
-		f.Add(labelText(Labels(randomSpec(r), "boot-1")))
+		f.Add(labelText(names.Labels(randomSpec(r), "boot-1")))
 	}
 	f.Add("")
 	f.Add("format=2")
@@ -208,16 +219,16 @@ func FuzzLabels(f *testing.F) {
 		l := map[string]string{}
 		for line := range strings.Lines(text) {
 			k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-			l[LabelPrefix+k] = v
+			l[names.LabelPrefix+k] = v
 		}
-		s, err := Spec(l)
+		s, err := names.Spec(l)
 		if err != nil {
 			return
 		}
 		if !s.Instance.Valid() || !s.Address.IsValid() {
 			t.Errorf("accepted instance %q with address %s", s.Instance, s.Address)
 		}
-		again, err := Spec(l)
+		again, err := names.Spec(l)
 		if err != nil {
 			t.Fatalf("the second reading fails: %v", err)
 		}
@@ -242,12 +253,38 @@ func TestServerLabels(t *testing.T) {
 		Address:   netip.MustParsePrefix("10.201.0.9/20"),
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: "SERVICE/POSTGRES"}},
 	}
-	got, err := Spec(Labels(s, "boot"))
+	got, err := names.Spec(names.Labels(s, "boot"))
 	if err != nil || got.Kind != runtime.KindService || len(got.Processes) != 1 || got.Processes[0].Source != "SERVICE/POSTGRES" {
 		t.Errorf("spec = %+v, %v", got, err)
 	}
 	s.Kind = runtime.KindInstance
-	if got, err := Spec(Labels(s, "boot")); err != nil || got.Kind != runtime.KindInstance {
+	if got, err := names.Spec(names.Labels(s, "boot")); err != nil || got.Kind != runtime.KindInstance {
 		t.Errorf("an app's spec = %+v, %v", got, err)
+	}
+}
+
+// Two trees or two stacks never share a snapshot; two instances of the same tree do.
+func TestImageKey(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, image := range []string{"", "a", "b", "ab"} {
+		for _, id := range []string{"", "1", "2", "b\n1"} {
+			s := runtime.Spec{Instance: runtime.NewInstanceID(), Image: image, Stack: stack.Stack{ID: id}}
+			key := names.Image(s)
+			if other, taken := seen[key]; taken {
+				t.Errorf("image %q on stack %q has the key of %s", image, id, other)
+			}
+			seen[key] = image + " on " + id
+			s.Instance = runtime.NewInstanceID()
+			if again := names.Image(s); again != key {
+				t.Errorf("another instance has key %s, want %s", again, key)
+			}
+			if id, ok := names.Instance(key); ok {
+				t.Errorf("key %s would be swept as instance %s", key, id)
+			}
+		}
+	}
+	if a, b := names.Stack(stack.Stack{ID: "1", Name: "x"}), names.Stack(stack.Stack{ID: "2", Name: "x"}); a == b {
+		t.Errorf("two stacks have key %s", a)
 	}
 }
