@@ -24,6 +24,7 @@ import (
 // it.
 type Usage interface {
 	Now(ctx context.Context) map[runtime.InstanceID]*usage.Usage
+	Once(ctx context.Context) map[runtime.InstanceID]*usage.Usage
 	History(app string) []usage.History
 	Crashes(process string) (usage.Crashes, error)
 }
