@@ -256,8 +256,13 @@ func BenchmarkLive(b *testing.B) {
 	}
 	for _, path := range []string{"/dew/v1/live", "/dew/v1/live?app_guids=" + apps[0].GUID} {
 		b.Run(path[:min(len(path), 25)], func(b *testing.B) {
+			local := w.s.Local() // without the checks of test responses
 			for b.Loop() {
-				w.want(200, "GET", path, "", nil)
+				got := httptest.NewRecorder()
+				local.ServeHTTP(got, httptest.NewRequestWithContext(b.Context(), "GET", "http://localhost"+path, nil))
+				if got.Code != http.StatusOK {
+					b.Fatalf("status = %d", got.Code)
+				}
 			}
 		})
 	}
