@@ -24,7 +24,8 @@ type Handlers struct {
 	SSH     *platform.SSHEndpoint
 	Version string // version of the program
 
-	Live Live // the usage of running instances
+	Live  Live // the usage of running instances
+	cache liveCache
 }
 
 // Endpoints returns the endpoints of all resources.

@@ -10,20 +10,24 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/usage"
+	"github.com/dewrun/dew/store"
 )
 
 // Usage is what the handlers need of the usage of instances. *usage.Sampler implements
 // it.
 type Usage interface {
 	Now(ctx context.Context) map[runtime.InstanceID]*usage.Usage
+	Once(ctx context.Context) map[runtime.InstanceID]*usage.Usage
 	History(app string) []usage.History
 	Crashes(process string) (usage.Crashes, error)
 }
@@ -44,7 +48,7 @@ func (h liveHandlers) endpoints() []rest.Endpoint {
 		{Pattern: "GET /dew/v1/live", Needs: access.Authenticated, Handler: h.getLive, Shape: rest.Returns[v3.LiveApps](200).Query(filters...)},
 		{
 			Pattern: "GET /dew/v1/live/stream", Needs: access.Authenticated,
-			Raw: http.HandlerFunc(h.streamLive), Shape: rest.ReturnsBytes("text/event-stream").Query(filters...),
+			Raw: http.HandlerFunc(h.streamLive), Shape: rest.ReturnsBytes("text/event-stream").Query(append(filters, "follow")...),
 		},
 		{Pattern: "GET /dew/v1/apps/{guid}/usage", Needs: access.Read, Resource: access.App, Handler: h.getUsage, Shape: rest.Returns[v3.UsageHistory](200)},
 	}
@@ -167,11 +171,7 @@ func (h liveHandlers) readApps(q rest.Query) (apps []app.App, processes []app.Pr
 	reg := h.Platform.Registry
 	guids, some := q.Filters["app_guids"]
 	if !some {
-		var perr, rerr error
-		apps, err = reg.Apps()
-		processes, perr = reg.AllProcesses()
-		routes, rerr = reg.Routes()
-		return apps, processes, routes, errors.Join(err, perr, rerr)
+		return h.cache.read(h.Platform.DB, reg)
 	}
 	for _, guid := range slices.Compact(slices.Sorted(slices.Values(guids))) {
 		a, err := reg.App(guid)
@@ -186,6 +186,37 @@ func (h liveHandlers) readApps(q rest.Query) (apps []app.App, processes []app.Pr
 		apps, processes, routes = append(apps, a), append(processes, ps...), append(routes, rts...)
 	}
 	return apps, processes, routes, nil
+}
+
+// liveCache has all apps, processes and routes as long as nothing in the store changes.
+// Clients read live values every second, and decoding hundreds of values takes longer
+// than everything else.
+type liveCache struct {
+	mu        sync.Mutex // guards the fields below
+	version   int
+	apps      []app.App
+	processes []app.Process
+	routes    []app.Route
+}
+
+// read returns the values. The caller can change the slice of apps only.
+func (c *liveCache) read(db *store.DB, reg *registry.Registry) ([]app.App, []app.Process, []app.Route, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version, err := db.Version() // before the values: a later change is noticed next time
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if version != c.version {
+		apps, aerr := reg.Apps()
+		processes, perr := reg.AllProcesses()
+		routes, rerr := reg.Routes()
+		if err := errors.Join(aerr, perr, rerr); err != nil {
+			return nil, nil, nil, err
+		}
+		c.version, c.apps, c.processes, c.routes = version, apps, processes, routes
+	}
+	return slices.Clone(c.apps), c.processes, c.routes, nil
 }
 
 func (h liveHandlers) liveApp(a app.App, d liveData) (v3.LiveApp, error) {
@@ -260,10 +291,14 @@ const (
 )
 
 // streamLive sends the apps as server-sent events: at once, and then whenever they have
-// changed, at most once a second. It ends when the client disconnects or can no longer
+// changed, at most once a second. With follow=false it sends one event. It ends when the client disconnects or can no longer
 // log in.
 func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 	q, err := rest.ReadQuery(r)
+	follow := true
+	if err == nil {
+		follow, err = readFollow(q)
+	}
 	if err != nil {
 		h.Live.Fail(w, r, err)
 		return
@@ -282,10 +317,24 @@ func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.begin()
-	err = s.run(r.Context(), first, next)
+	if _, err = s.send(first); err == nil && follow {
+		err = s.run(r.Context(), next)
+	}
 	if err != nil && r.Context().Err() == nil {
 		h.Platform.Log.Debug("a stream of live values ended", "request", rest.RequestID(r.Context()), "err", err)
 	}
+}
+
+// readFollow returns whether the stream continues after the first event.
+func readFollow(q rest.Query) (bool, error) {
+	values, given := q.Filters["follow"]
+	if !given {
+		return true, nil
+	}
+	if len(values) != 1 || values[0] != "true" && values[0] != "false" {
+		return false, rest.BadQuery("follow must be true or false")
+	}
+	return values[0] == "true", nil
 }
 
 // currentPermissions reads the permissions of the caller again, because a stream can be
@@ -317,12 +366,9 @@ func (s *liveStream) begin() {
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// run sends first, and then each changed value of next, until ctx is done or the client
-// has disconnected.
-func (s *liveStream) run(ctx context.Context, first v3.LiveApps, next func() (v3.LiveApps, error)) error {
-	if _, err := s.send(first); err != nil {
-		return err
-	}
+// run sends each changed value of next, until ctx is done or the client has
+// disconnected.
+func (s *liveStream) run(ctx context.Context, next func() (v3.LiveApps, error)) error {
 	tick := time.NewTicker(streamInterval)
 	defer tick.Stop()
 	written := time.Now()
