@@ -37,6 +37,7 @@ type Exit struct {
 	Exact  bool      `json:"exact,omitempty"` // At is the kernel's time, not that of a later report
 	Memory Memory    `json:"memory"`
 
+	Usage  *ExitUsage   `json:"usage,omitempty"`
 	Check  *FailedCheck `json:"check,omitempty"`  // for CauseUnhealthy and CauseStartTimeout
 	Signal *SentSignal  `json:"signal,omitempty"` // the signal that ended it, if its sender is known
 }
@@ -46,6 +47,18 @@ type Exit struct {
 type Memory struct {
 	Limit int64 `json:"limit"`
 	Peak  int64 `json:"peak"`
+}
+
+// ExitUsage is what a process used. The memory, and the number of processes, are from
+// the last measurement before the exit, because a process has none after it.
+type ExitUsage struct {
+	CPU        time.Duration `json:"cpu"`                 // in total
+	Throttled  time.Duration `json:"throttled,omitempty"` // in total, without CPU because of a CPU limit
+	MeasuredAt time.Time     `json:"measured_at,omitzero"`
+	Anon       int64         `json:"anon,omitempty"`   // bytes of memory that no file backs
+	File       int64         `json:"file,omitempty"`   // bytes of cached files
+	Kernel     int64         `json:"kernel,omitempty"` // bytes that the kernel used for it
+	PIDs       int           `json:"pids,omitempty"`   // processes and threads
 }
 
 // Order says how certain the order of the exits in a record is.

@@ -51,6 +51,9 @@ type PartUsage struct {
 	Throttled int64         // total periods in which the CPU limit was reached
 	Waited    time.Duration // total time without CPU because of a CPU limit
 	PIDs      int           // processes and threads
+	Anon      int64         // bytes of memory that no file backs
+	File      int64         // bytes of cached files
+	Kernel    int64         // bytes that the kernel uses for it; 0: unknown
 }
 
 // Consumption is the total resource usage of an instance so far.

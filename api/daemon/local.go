@@ -187,6 +187,12 @@ func presentExit(e runtime.Exit) v3.CrashExit {
 	if e.Signal != nil {
 		out.SentBy, out.Sender = e.Signal.User, e.Signal.SenderName()
 	}
+	if u := e.Usage; u != nil {
+		out.Usage = &v3.CrashUsage{
+			CPUSeconds: u.CPU.Seconds(), ThrottledSeconds: u.Throttled.Seconds(), MeasuredAt: u.MeasuredAt,
+			Anon: u.Anon, File: u.File, Kernel: u.Kernel, PIDs: u.PIDs,
+		}
+	}
 	if c := e.Check; c != nil {
 		out.Check = &v3.CrashCheck{Type: c.Type, Endpoint: c.Endpoint, Status: c.Status}
 	}

@@ -123,6 +123,19 @@ type CrashExit struct {
 	SentBy      string      `json:"sent_by,omitempty"` // user who sent the signal with dew
 	Sender      string      `json:"sender,omitempty"`  // process that sent the signal, if the kernel reported it
 	Check       *CrashCheck `json:"check,omitempty"`   // the health check that failed
+	Usage       *CrashUsage `json:"usage,omitempty"`
+}
+
+// CrashUsage is what a process used until it exited. The memory, and the number of
+// processes, are from the last measurement before that.
+type CrashUsage struct {
+	CPUSeconds       float64   `json:"cpu_seconds"`
+	ThrottledSeconds float64   `json:"throttled_seconds,omitempty"`
+	MeasuredAt       time.Time `json:"measured_at,omitzero"`
+	Anon             int64     `json:"anon"`   // bytes of memory that no file backs
+	File             int64     `json:"file"`   // bytes of cached files
+	Kernel           int64     `json:"kernel"` // bytes that the kernel used for it
+	PIDs             int       `json:"pids"`   // processes and threads
 }
 
 // CrashCheck is the last result of a health check that failed.

@@ -209,20 +209,30 @@ const barWidth = 20
 // memoryRows has the peak memory of each process, with a bar for the part of its limit.
 func memoryRows(c v3.Crash) [][]string {
 	var rows [][]string
-	add := func(name string, peak, limit int64) {
+	add := func(name string, peak, limit int64, kinds string) {
 		switch {
 		case peak == 0:
 		case limit == 0:
-			rows = append(rows, []string{"  " + name, console.Bytes(peak), "no limit of its own", ""})
+			rows = append(rows, []string{"  " + name, "peak " + console.Bytes(peak), "no limit of its own", "", kinds})
 		default:
-			rows = append(rows, []string{"  " + name, console.Bytes(peak), "of " + console.Bytes(limit), bar(peak, limit)})
+			rows = append(rows, []string{"  " + name, "peak " + console.Bytes(peak), "of " + console.Bytes(limit), bar(peak, limit), kinds})
 		}
 	}
 	for _, e := range append([]v3.CrashExit{c.First}, c.Followers...) {
-		add(e.Source, e.MemoryPeak, e.MemoryLimit)
+		add(e.Source, e.MemoryPeak, e.MemoryLimit, memoryKinds(e))
 	}
-	add("whole instance", c.MemoryPeak, c.MemoryLimit)
+	add("whole instance", c.MemoryPeak, c.MemoryLimit, "")
 	return rows
+}
+
+// memoryKinds says what the memory of a process was at the last measurement, or nothing
+// if there was none.
+func memoryKinds(e v3.CrashExit) string {
+	u := e.Usage
+	if u == nil || u.MeasuredAt.IsZero() || u.MeasuredAt.After(e.At) {
+		return ""
+	}
+	return fmt.Sprintf("%s before: %s of its own, %s cached files, %s kernel", e.At.Sub(u.MeasuredAt).Round(time.Second), console.Bytes(u.Anon), console.Bytes(u.File), console.Bytes(u.Kernel))
 }
 
 func bar(used, limit int64) string {

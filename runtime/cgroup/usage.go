@@ -28,27 +28,30 @@ func (c *Hierarchies) Consumption(id runtime.InstanceID) runtime.Consumption {
 // MemoryUsed reads the memory of a leaf, or of the instance if leaf is empty. Page cache
 // that the kernel would drop for another process does not count.
 func (c *Hierarchies) MemoryUsed(id runtime.InstanceID, leaf string) int64 {
-	used, _ := c.memory(id, leaf)
-	return used
+	return c.memory(id, leaf).Memory
 }
 
-// memory reads the memory of a leaf without the page cache that the kernel can reclaim,
-// and that cache.
-func (c *Hierarchies) memory(id runtime.InstanceID, leaf string) (used, cache int64) {
+// memory reads the memory of a leaf by kind. Memory is without the page cache that the
+// kernel can reclaim, and Cache is that cache.
+func (c *Hierarchies) memory(id runtime.InstanceID, leaf string) runtime.PartUsage {
 	dir := c.Memory(id, leaf)
-	if c.IsV2() {
-		cache = statistics(dir, "memory.stat", "inactive_file")[0]
-		return max(count(dir, "memory.current")-cache, 0), cache
+	total, stat, kernel := "memory.current", []string{"inactive_file", "anon", "file", "kernel"}, int64(0)
+	if !c.IsV2() {
+		total, stat, kernel = "memory.usage_in_bytes", []string{"total_inactive_file", "total_rss", "total_cache"}, count(dir, "memory.kmem.usage_in_bytes")
 	}
-	cache = statistics(dir, "memory.stat", "total_inactive_file")[0]
-	return max(count(dir, "memory.usage_in_bytes")-cache, 0), cache
+	kinds := statistics(dir, "memory.stat", stat...)
+	if len(kinds) > 3 {
+		kernel = kinds[3]
+	}
+	return runtime.PartUsage{
+		Memory: max(count(dir, total)-kinds[0], 0), Cache: kinds[0], Anon: kinds[1], File: kinds[2], Kernel: kernel,
+	}
 }
 
 // PartUsage reads the usage of one leaf. Numbers that the kernel does not have are 0:
 // memory.peak exists since Linux 5.19.
 func (c *Hierarchies) PartUsage(id runtime.InstanceID, leaf string) runtime.PartUsage {
-	var u runtime.PartUsage
-	u.Memory, u.Cache = c.memory(id, leaf)
+	u := c.memory(id, leaf)
 	if c.IsV2() {
 		dir := c.path(c.Unified, id, leaf)
 		stat := statistics(dir, "cpu.stat", "usage_usec", "nr_periods", "nr_throttled", "throttled_usec")

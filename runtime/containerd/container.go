@@ -54,7 +54,8 @@ type proc struct {
 	ended    atomic.Bool
 	reported atomic.Bool // its exit is sent
 	exitTime *process.ExitTime
-	reaped   chan struct{} // closed when the process has left nothing behind
+	measured atomic.Pointer[measurement] // nil before the first one
+	reaped   chan struct{}               // closed when the process has left nothing behind
 }
 
 var _ runtime.Container = (*container)(nil)
@@ -158,6 +159,7 @@ func (c *container) describeExit(p *proc, code int, at time.Time) runtime.Exit {
 	x := runtime.Exit{
 		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
 		OOM: c.e.cg.OOMKills(c.spec.Instance, p.Exec) > 0, Memory: c.e.cg.MemoryOf(c.spec.Instance, p.Exec),
+		Usage: exitUsage(c.e.cg, c.spec.Instance, p),
 	}
 	switch {
 	case p.captureFailed.Load():

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 )
 
@@ -20,6 +22,7 @@ func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consump
 		used.Printed += p.printed()
 		part := c.e.cg.PartUsage(c.spec.Instance, p.Exec)
 		part.Sidecar, part.Limit = p.Name, p.Memory
+		p.measured.Store(&measurement{time.Now(), part})
 		used.Parts = append(used.Parts, part)
 	}
 	if !disk || c.e.Outage() != nil {
@@ -33,6 +36,23 @@ func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consump
 	}
 	used.Disk = u.Size
 	return used, nil
+}
+
+// measurement is the usage of a process at a time.
+type measurement struct {
+	at   time.Time
+	part runtime.PartUsage
+}
+
+// exitUsage returns what a process used until it exited. Its memory is gone by then, so
+// that is from the last measurement.
+func exitUsage(cg *cgroup.Hierarchies, id runtime.InstanceID, p *proc) *runtime.ExitUsage {
+	last := cg.PartUsage(id, p.Exec)
+	u := &runtime.ExitUsage{CPU: last.CPU, Throttled: last.Waited}
+	if m := p.measured.Load(); m != nil {
+		u.MeasuredAt, u.Anon, u.File, u.Kernel, u.PIDs = m.at, m.part.Anon, m.part.File, m.part.Kernel, m.part.PIDs
+	}
+	return u
 }
 
 // Paused reports whether a process is paused until its output is stored.
