@@ -4,12 +4,14 @@
 package apps
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/present"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/sshd"
 )
 
 // Handlers holds the fields that the handlers of all resources share. Each resource has
@@ -23,6 +25,11 @@ type Handlers struct {
 	// SSH is the SSH server of instances; nil if there is none.
 	SSH     *platform.SSHEndpoint
 	Version string // version of the program
+
+	// Terminals opens shells in instances; nil if there is no SSH server.
+	Terminals *sshd.Server
+	// Fail writes the error response of a terminal.
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // Endpoints returns the endpoints of all resources.
@@ -39,5 +46,6 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		sidecarHandlers{h}.endpoints(),
 		statsHandlers{h}.endpoints(),
 		taskHandlers{h}.endpoints(),
+		terminalHandlers{h}.endpoints(),
 	)
 }
