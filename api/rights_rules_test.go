@@ -100,6 +100,10 @@ var rules = []rule{
 		GET /dew/v1/live/stream
 		GET /dew/v1/stacks
 		GET /dew/v1/stacks/{guid}
+		POST /dew/v1/console/link
+		GET /dew/v1/console/session
+		GET /dew/v1/console/sessions
+		DELETE /dew/v1/console/sessions/{id}
 		POST /dew/v1/ssh-code`},
 
 	// Resources of a space.
@@ -241,6 +245,7 @@ var rules = []rule{
 		PATCH /v3/service_plans/{guid}/visibility
 		DELETE /v3/service_plans/{guid}/visibility/{org}
 		PUT /dew/v1/apps/{guid}/crash-mails
+		GET /dew/v1/apps/{guid}/terminal
 		POST /dew/v1/spaces/{guid}/buildpacks
 		POST /dew/v1/processes/{guid}/kill
 		POST /dew/v1/service_instances/{guid}/snapshots

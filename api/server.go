@@ -42,6 +42,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
@@ -50,6 +51,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services/marketplace"
+	"github.com/dewrun/dew/sshd"
 	"github.com/dewrun/dew/store"
 )
 
@@ -104,6 +106,8 @@ type Config struct {
 
 	// SSH is the SSH server for instances. Nil means none.
 	SSH *platform.SSHEndpoint
+	// Terminals opens shells in instances. Nil means that there is no SSH server.
+	Terminals *sshd.Server
 
 	// Notify serves requests under /notify, with the prefix stripped. Nil means none.
 	Notify http.Handler
@@ -111,6 +115,9 @@ type Config struct {
 	Mails *daemon.Mails
 	// CrashMails sends mails about crashes. Nil means none.
 	CrashMails *notify.Crashes
+
+	// Console is the web console. Nil means none.
+	Console *console.Console
 
 	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
@@ -206,7 +213,7 @@ func (s *Server) group() {
 	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble}
 	s.apps = &apps.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
-		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail},
+		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}, Terminals: s.c.Terminals, Fail: s.fail,
 	}
 	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
@@ -217,7 +224,7 @@ func (s *Server) group() {
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
 		Self: daemon.Self{
 			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
-			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
+			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
 		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},
 	}

@@ -4,12 +4,14 @@
 package apps
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/present"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/sshd"
 )
 
 // Handlers holds the fields that the handlers of all resources share. Each resource has
@@ -26,6 +28,11 @@ type Handlers struct {
 
 	Live  Live // the usage of running instances
 	cache liveCache
+
+	// Terminals opens shells in instances; nil if there is no SSH server.
+	Terminals *sshd.Server
+	// Fail writes the error response of a terminal.
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // Endpoints returns the endpoints of all resources.
@@ -43,5 +50,6 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		sidecarHandlers{h}.endpoints(),
 		statsHandlers{h}.endpoints(),
 		taskHandlers{h}.endpoints(),
+		terminalHandlers{h}.endpoints(),
 	)
 }
