@@ -86,7 +86,6 @@ type fakeDaemon struct {
 	rollouts    rollouts
 	records     *fakeRecords
 	others      []*otherApp // further apps
-	live        v3.LiveApps
 }
 
 func newDaemon(t *testing.T) *fakeDaemon {
@@ -246,7 +245,6 @@ func (d *fakeDaemon) appRoutes(handle func(string, func(*http.Request, []byte) a
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
 	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(append([]v3.Process{d.process}, d.deployed...)...) })
-	handle("GET /dew/v1/live", func(*http.Request, []byte) any { return d.live })
 	handle("GET /v3/apps/app-2/processes", func(*http.Request, []byte) any {
 		return listOf(v3.Process{GUID: "app-2", Type: "web"})
 	})
