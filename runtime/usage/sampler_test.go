@@ -138,6 +138,7 @@ func run(t *testing.T, fn func(m *machine, s *Sampler)) {
 		s := m.sampler(t)
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
+		synctest.Wait() // the first sample, without instances
 		fn(m, s)
 		cancel()
 		if err := <-done; err != nil {
