@@ -1,7 +1,7 @@
 // The shell of the console: navigation, shortcuts, the connection, and the routes.
 
 import { h, render, announce } from "./dom.js";
-import { whenLoggedOut, ApiError } from "./api.js";
+import { whenLoggedOut, send, ApiError } from "./api.js";
 import * as stream from "./stream.js";
 import * as router from "./router.js";
 import * as session from "./session.js";
@@ -53,6 +53,7 @@ function drawShell() {
         h("span", { class: `link ${stream.connection()}`, title: { open: "Live: updates arrive every second", away: "dewd is away", connecting: "Connecting" }[stream.connection()] },
           h("span", { class: "dot", "aria-hidden": "true" }), { open: "live", away: "away", connecting: "connecting" }[stream.connection()]),
         s && s.user && h("span", { class: "user", title: s.admin ? "administrator" : "user" }, visible(s.user.name || s.user.username || "")),
+        s && s.session_id && h("button", { class: "plain", onclick: logOut }, "Log out"),
         h("button", { class: "plain", onclick: switchTheme, "aria-label": "Switch between light and dark", title: "Switch between light and dark" }, "◐"),
         h("button", { class: "plain", onclick: showHelp, "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)" }, "?"))),
     h("main", { id: "main", tabindex: "-1", data: { keep: "" } }));
@@ -148,6 +149,15 @@ function goTo(key) {
   if (guid) router.go(`/apps/${guid}${own ? `/${own}` : ""}`);
   else announce("Open an app first, then press this shortcut");
   return true;
+}
+
+async function logOut() {
+  try {
+    await send("POST", router.href("/logout"));
+    loggedOut("You have logged out.");
+  } catch (err) {
+    announce(err.message, "error");
+  }
 }
 
 function loggedOut(why) {

@@ -96,7 +96,7 @@ function revisionsPanel(app, data) {
   const deployed = new Set(data.deployed.map((r) => r.guid));
   return panel("revisions", "Revisions", data.revisions.length
     ? table(["Revision", "Change", ""], data.revisions.slice(0, 12).map((r) => h("tr", { data: { key: r.guid } },
-      h("td", {}, h("strong", {}, r.version), deployed.has(r.guid) && h("div", { class: "sub" }, "deployed")),
+      h("td", {}, h("strong", {}, r.version), deployed.has(r.guid) && h("div", { class: "sub nowrap" }, "deployed")),
       h("td", {}, visible(r.description), h("div", { class: "sub", title: dateTime(r.created_at) }, ago(r.created_at))),
       h("td", { class: "act" }, !deployed.has(r.guid) && h("button", { disabled: !r.deployable || !canOperate(app.space.guid), title: r.deployable ? null : "Its droplet no longer exists", "aria-label": `Roll back to revision ${r.version}`, onclick: () => actions.rollBack(app, r).then((done) => done && refreshNow()) }, "Roll back")))))
     : h("p", { class: "hint" }, "No revisions. dew stores one at each push."));

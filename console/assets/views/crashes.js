@@ -116,7 +116,7 @@ export default function crashes(box, { guid }) {
     if (app) document.title = `Crashes of ${visible(app.name)} – dew`;
     render(box, guid ? appHead(guid, app, "crashes") : h("div", { class: "head" }, h("h1", {}, "Crashes"), list && h("p", { class: "summary" }, `${plural(list.length, "recorded crash", "recorded crashes")}, newest first`)),
       problem && h("p", { class: "problem", role: "alert" }, problem),
-      list && !list.length && empty(guid ? "No crash is recorded. To test what happens when a process is killed, type:" : "No crash is recorded.", ...(guid && app ? [`dew kill ${visible(app.name)} SIDECAR`] : [])),
+      list && !list.length && empty(guid ? "No crash is recorded. To test what happens when a process is killed, type:" : "No crash is recorded.", ...(guid && app ? [`dew kill ${visible(app.name)} --sidecar NAME`] : [])),
       list && list.length > 0 && [density(list.map((x) => x.c)), h("ol", { class: "timeline" }, list.map((x, i) => card(x.c, x.guid, liveApp(x.guid), { number: x.number, single: Boolean(guid), open: i === 0 })))]);
   }
   draw();

@@ -31,7 +31,7 @@ export default function daemon(box) {
           ? h("ul", { class: "evidence" }, (s.set_aside || []).map((p) => h("li", {}, h("strong", {}, visible(p.part)), `: ${visible(p.error)} (since ${dateTime(p.since)}; dewd retries)`)),
             (s.refused_urls || []).map((u) => h("li", {}, h("strong", {}, `${visible(u.kind)} ${visible(u.name)}`), `: ${visible(u.host)}: ${visible(u.why)}`)))
           : h("p", {}, "dewd reports no problem."),
-        h("p", { class: "hint" }, "To check the requirements of this machine, type: ", h("code", {}, "dewd doctor"))),
+        h("p", { class: "hint" }, "To check the requirements of this machine, type: ", h("code", {}, "dew doctor"))),
       !s && !problem && null);
   }
   draw();

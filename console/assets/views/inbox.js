@@ -14,7 +14,7 @@ async function load() {
 function inbox(box) {
   return tablePage(box, {
     title: "Inbox", load, key: (m) => m.id, textOf: (m) => `${m.subject} ${m.to} ${m.from} ${m.kind || ""}`,
-    none: ["There is no mail. dewd stores the mails of notifications here if it has no mail server. To get a mail when an app crashes, type:", "dew crash-mails APP --on"],
+    none: ["There is no mail. dewd stores the mails of notifications here if it has no mail server. To get a mail when an app crashes, type:", "dew notify-on-crash APP"],
     columns: [
       { name: "Subject", cell: (m) => h("a", { class: "name", href: href(`/inbox/${encodeURIComponent(m.id)}`) }, visible(m.subject) || "(no subject)") },
       { name: "To", cell: (m) => visible(m.to) },
