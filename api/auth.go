@@ -17,11 +17,12 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/console"
 )
 
 // Handler serves the listener that every program on the machine can reach, including
 // browsers. The Host must be one of the listener's own names, and a foreign Origin is
-// refused. The caller is identified by a token.
+// refused. The caller is identified by a token, or by the cookie of a console session.
 func (s *Server) Handler() http.Handler {
 	accounts := s.c.Auth.Handler()
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,10 +41,28 @@ func (s *Server) Handler() http.Handler {
 			accounts.ServeHTTP(w, r)
 		case s.daemon.IsNotify(r):
 			s.daemon.Notifications(w, r)
+		case s.c.Console != nil && console.IsPage(r):
+			s.c.Console.ServeHTTP(w, r)
 		default:
-			s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), s.bearer(r))))
+			s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), s.caller(r))))
 		}
 	}))
+}
+
+// caller returns the caller that the token of a request identifies, or the cookie of a
+// console session.
+func (s *Server) caller(r *http.Request) *access.Caller {
+	if s.c.Console == nil || !console.HasCookie(r) {
+		return s.bearer(r)
+	}
+	session, who, err := s.c.Console.Authenticate(r)
+	if err == nil {
+		return &access.Caller{Who: who, Session: session.ID}
+	}
+	if status, e, ok := console.Refusal(err); ok {
+		err = &rest.Error{Status: status, Code: e.Code, Title: e.Title, Detail: e.Detail}
+	}
+	return &access.Caller{Err: err}
 }
 
 // isAuthRequest reports whether the authorization server handles the request.

@@ -98,6 +98,10 @@ var rules = []rule{
 		GET /routing/v1/router_groups/{guid}
 		GET /dew/v1/stacks
 		GET /dew/v1/stacks/{guid}
+		POST /dew/v1/console/link
+		GET /dew/v1/console/session
+		GET /dew/v1/console/sessions
+		DELETE /dew/v1/console/sessions/{id}
 		POST /dew/v1/ssh-code`},
 
 	// Resources of a space.

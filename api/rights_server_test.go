@@ -34,6 +34,7 @@ const mappedRoute = "/v3/routes/<Mapped route>/destinations/<Destination>"
 // below holds the 404 messages that permitted users get, because no app runs in the
 // org server.
 var below = map[string]string{
+	"DELETE /dew/v1/console/sessions/{id}":                      "Console session not found",
 	"DELETE /v3/processes/{guid}/instances/{index}":             "Instance not found",
 	"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": "Instance not found",
 }

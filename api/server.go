@@ -42,6 +42,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
@@ -111,6 +112,9 @@ type Config struct {
 	Mails *daemon.Mails
 	// CrashMails sends mails about crashes. Nil means none.
 	CrashMails *notify.Crashes
+
+	// Console is the web console. Nil means none.
+	Console *console.Console
 
 	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
@@ -208,7 +212,7 @@ func (s *Server) group() {
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
 		Self: daemon.Self{
 			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
-			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
+			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
 		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},
 	}

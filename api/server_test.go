@@ -26,6 +26,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
@@ -102,6 +103,7 @@ func newTestServerIn(t testing.TB, dir string) *testServer {
 		t.Fatal(err)
 	}
 	w.c.Snapshots = &fakeSnapshots{}
+	w.c.Console = must(console.New(console.Config{DB: db, Auth: accounts, Roles: w.c.Roles, Public: must(url.Parse(publicURL))(t), Version: "1.2.3", Logger: log}))(t)
 	w.s = must(New(w.c))(t)
 	w.local, w.listener = checkDescription(t, w.s.Local()), checkDescription(t, w.s.Handler())
 	w.run(jobs.Run)

@@ -86,7 +86,7 @@ func newApp(version string, out *console.Console) *runner {
 		Action:         noCommand,
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
-		push.Commands, apps.Commands, apps.LifeCommands, apps.ScaleCommands, apps.DeployCommands, push.PackageCommands, apps.CheckCommands, smoketest.Commands, apps.EnvCommands, logs.Commands, apps.WhyCommands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
+		push.Commands, apps.Commands, daemon.ConsoleCommands, apps.LifeCommands, apps.ScaleCommands, apps.DeployCommands, push.PackageCommands, apps.CheckCommands, smoketest.Commands, apps.EnvCommands, logs.Commands, apps.WhyCommands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
 		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, apps.NotifyCommands, routes.DomainListCommands, push.ResourceCommands, push.BuildpackCommands, push.StackCommands,
 		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemon.Commands, daemon.CurlCommands, completionCommands, helpCommands,

@@ -163,6 +163,7 @@ type Caller struct {
 	Err         error // why the caller is unknown: no token, or an invalid one
 	permissions *Permissions
 	Local       bool
+	Session     string // id of the console session whose cookie identifies the caller
 }
 
 type callerKey struct{}

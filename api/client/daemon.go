@@ -122,6 +122,28 @@ func (c Daemon) InboxLink(ctx context.Context) (string, error) {
 	return l.URL, err
 }
 
+// ConsoleLink creates a link that opens the web console as the caller. It works once and
+// for 60 s.
+func (c Daemon) ConsoleLink(ctx context.Context) (v3.ConsoleLink, error) {
+	var l v3.ConsoleLink
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/console/link", nil, &l)
+	return l, err
+}
+
+// ConsoleSessions returns the caller's sessions of the web console, or those of all
+// users for administrators.
+func (c Daemon) ConsoleSessions(ctx context.Context) ([]v3.ConsoleSession, error) {
+	var l v3.ConsoleSessions
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/console/sessions", nil, &l)
+	return l.Resources, err
+}
+
+// EndConsoleSession ends a session of the web console.
+func (c Daemon) EndConsoleSession(ctx context.Context, id string) error {
+	_, err := c.call(ctx, http.MethodDelete, "/dew/v1/console/sessions/"+escape(id), nil, nil)
+	return err
+}
+
 // Labels reads the labels of the resource at a path.
 func (c Daemon) Labels(ctx context.Context, path string) (map[string]*string, error) {
 	var out struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/present"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/runtime"
@@ -30,6 +31,7 @@ type Handlers struct {
 // Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
+		consoleHandlers{h}.endpoints(),
 		eventHandlers{h}.endpoints(),
 		inboxHandlers{h}.endpoints(),
 		infoHandlers{h}.endpoints(),
@@ -56,6 +58,8 @@ type Self struct {
 	SetAside func() []v3.SetAside
 	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
+	// Console is the web console; nil if there is none.
+	Console *console.Console
 	// Metrics holds the daemon's measurements.
 	Metrics *Metrics
 	// Shutdown requests the daemon to exit, and to stop the apps first if apps is true.

@@ -154,3 +154,50 @@ type Shutdown struct {
 
 // CauseOutOfMemory is the cause of an exit after the kernel's out-of-memory killer.
 const CauseOutOfMemory = "out_of_memory"
+
+// ConsoleLink is the response of POST /dew/v1/console/link: a URL that opens the web
+// console as the caller. It works once, until ExpiresAt.
+type ConsoleLink struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ConsoleInfo is the response of GET /dew/v1/console/session: the data that the page
+// needs to start.
+type ConsoleInfo struct {
+	User  ConsoleUser `json:"user"`
+	Admin bool        `json:"admin"` // can do everything
+	// ReadsAll is true for administrators and global readers.
+	ReadsAll  bool      `json:"reads_all"`
+	SessionID string    `json:"session_id,omitempty"` // empty for requests with a token
+	CSRFToken string    `json:"csrf_token,omitempty"` // for the header X-CSRF-Token
+	ExpiresAt time.Time `json:"expires_at,omitzero"`  // end of the session if it is not used
+	Version   string    `json:"version"`
+	API       string    `json:"api"`              // URL
+	Router    string    `json:"router,omitempty"` // URL
+	Domain    string    `json:"domain,omitempty"` // default domain of routes
+	SSH       string    `json:"ssh,omitempty"`    // address; empty if SSH is disabled
+}
+
+// ConsoleUser is the user of a console session.
+type ConsoleUser struct {
+	GUID   string `json:"guid"`
+	Name   string `json:"name"`
+	Origin string `json:"origin,omitempty"`
+}
+
+// ConsoleSessions is the response of GET /dew/v1/console/sessions, last used first.
+type ConsoleSessions struct {
+	Resources []ConsoleSession `json:"resources"`
+}
+
+// ConsoleSession is a browser in which a user opened the web console.
+type ConsoleSession struct {
+	ID         string      `json:"id"`
+	User       ConsoleUser `json:"user"`
+	CreatedAt  time.Time   `json:"created_at"`
+	LastUsedAt time.Time   `json:"last_used_at"` // accurate to a minute
+	ExpiresAt  time.Time   `json:"expires_at"`
+	UserAgent  string      `json:"user_agent"`
+	Current    bool        `json:"current"` // the session of this request
+}

@@ -5,11 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -62,7 +59,7 @@ func runOpen(ctx context.Context, o openOptions, w command.Env) error {
 	if a.State != v3.AppStarted {
 		w.Out.Warn(fmt.Sprintf("app %s is stopped. To start it: dew start %s", a.Name, a.Name))
 	}
-	if err := browse(address); err != nil {
+	if _, err := command.OpenBrowser(address); err != nil {
 		w.Out.Warn(fmt.Sprintf("cannot open a browser: %v", err))
 	}
 	return nil
@@ -89,17 +86,4 @@ func appURL(r v3.Route, router, path string) (string, error) {
 	}
 	address.RawQuery, address.Fragment = below.RawQuery, below.Fragment
 	return address.String(), nil
-}
-
-// browse starts the browser if there is a display, and does not wait for it.
-func browse(address string) error {
-	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return nil
-	}
-	cmd := exec.Command(cmp.Or(os.Getenv("BROWSER"), "xdg-open"), address)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in this terminal does not stop it
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	return cmd.Process.Release()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/cmd/dewd/folders"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
@@ -317,11 +319,15 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	web, err := d.openConsole()
+	if err != nil {
+		return err
+	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
-		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
+		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
@@ -332,6 +338,14 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		SetAside: d.aside.List,
 	})
 	return err
+}
+
+func (d *daemon) openConsole() (*console.Console, error) {
+	public, err := url.Parse(d.cfg.PublicURL)
+	if err != nil {
+		return nil, err
+	}
+	return console.New(console.Config{DB: d.db, Auth: d.auth, Roles: d.roles, Public: public, Version: version, Logger: d.log})
 }
 
 // shutdown stops the daemon when a client requests that over the socket.

@@ -1,9 +1,6 @@
 package inbox
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	_ "embed"
 	"errors"
 	"html/template"
@@ -12,8 +9,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/dewrun/dew/ticket"
 )
 
 // Page shows the inbox in a browser, to users who opened a link to it.
@@ -30,15 +28,8 @@ type Page struct {
 	secure bool
 	log    *slog.Logger
 
-	mu       sync.Mutex // guards the fields below
-	codes    []ticket
-	sessions []ticket
-}
-
-// ticket is the hash of a code or a cookie. The secret itself is not stored.
-type ticket struct {
-	hash    [sha256.Size]byte
-	expires time.Time
+	codes    *ticket.Store[struct{}]
+	sessions *ticket.Store[struct{}]
 }
 
 const (
@@ -74,47 +65,23 @@ func NewPage(inbox *Inbox, publicURL string, log *slog.Logger) (*Page, error) {
 		return nil, err
 	}
 	u = u.JoinPath("inbox")
-	return &Page{inbox: inbox, base: u.String(), path: u.Path, secure: u.Scheme == "https", log: log}, nil
+	return &Page{
+		inbox: inbox, base: u.String(), path: u.Path, secure: u.Scheme == "https", log: log,
+		codes: ticket.New[struct{}](maxTickets), sessions: ticket.New[struct{}](maxTickets),
+	}, nil
 }
 
 // Link returns the URL of the page with a code that is valid once.
 func (p *Page) Link() (string, error) {
-	code := rand.Text()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.codes = addTicket(p.codes, code, time.Now().Add(codeLifetime))
-	return p.base + "?code=" + url.QueryEscape(code), nil
-}
-
-// addTicket adds a ticket for a secret and drops the oldest above the limit.
-func addTicket(ts []ticket, secret string, expires time.Time) []ticket {
-	ts = append(ts, ticket{hash: sha256.Sum256([]byte(secret)), expires: expires})
-	return ts[max(0, len(ts)-maxTickets):]
-}
-
-// findTicket returns the index of a valid secret, or -1.
-func findTicket(ts []ticket, secret string) int {
-	hash, now := sha256.Sum256([]byte(secret)), time.Now()
-	for i, t := range ts {
-		if subtle.ConstantTimeCompare(t.hash[:], hash[:]) == 1 && now.Before(t.expires) {
-			return i
-		}
-	}
-	return -1
+	return p.base + "?code=" + url.QueryEscape(p.codes.Issue("", struct{}{}, codeLifetime)), nil
 }
 
 // redeem exchanges a code for a session. It returns false if the code is not valid.
 func (p *Page) redeem(code string) (session string, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := findTicket(p.codes, code)
-	if i < 0 {
+	if _, ok := p.codes.Take(code); !ok {
 		return "", false
 	}
-	p.codes = append(p.codes[:i:i], p.codes[i+1:]...)
-	session = rand.Text()
-	p.sessions = addTicket(p.sessions, session, time.Now().Add(sessionLifetime))
-	return session, true
+	return p.sessions.Issue("", struct{}{}, sessionLifetime), true
 }
 
 func (p *Page) hasSession(r *http.Request) bool {
@@ -122,9 +89,8 @@ func (p *Page) hasSession(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return findTicket(p.sessions, c.Value) >= 0
+	_, ok := p.sessions.Get(c.Value)
+	return ok
 }
 
 // Handler returns the handler of /inbox and the paths below it.

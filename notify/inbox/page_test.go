@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
 
 // evilHTML is hostile HTML of a sender.
@@ -119,19 +118,6 @@ func TestPageAccess(t *testing.T) {
 	}
 	w.get(b, w.url+"/notify/inbox/none", 404)
 	w.get(b, w.url+"/notify/inbox/style.css", 200)
-}
-
-func TestPageTicketsExpire(t *testing.T) {
-	ts := addTicket(nil, "old", time.Now().Add(-time.Second))
-	if findTicket(ts, "old") >= 0 {
-		t.Error("an old ticket is good")
-	}
-	for range maxTickets + 5 {
-		ts = addTicket(ts, "new", time.Now().Add(time.Minute))
-	}
-	if len(ts) != maxTickets || findTicket(ts, "new") < 0 || findTicket(ts, "other") >= 0 {
-		t.Errorf("tickets = %d", len(ts))
-	}
 }
 
 // Every response has the content security policy; that of the frame forbids scripts.
