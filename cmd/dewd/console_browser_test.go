@@ -17,12 +17,16 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// recordProblems makes a page remember its errors and what its content security policy
-// refused.
+// recordProblems makes a page remember its errors, what its content security policy
+// refused, and its event streams.
 const recordProblems = `window.problems = [];
 addEventListener("error", (e) => problems.push(e.message || "cannot load " + (e.target.src || e.target.href)), true);
 addEventListener("unhandledrejection", (e) => problems.push("rejected: " + e.reason));
-addEventListener("securitypolicyviolation", (e) => problems.push("refused: " + e.violatedDirective + " " + e.blockedURI));`
+addEventListener("securitypolicyviolation", (e) => problems.push("refused: " + e.violatedDirective + " " + e.blockedURI));
+window.streams = new Set();
+window.EventSource = class extends EventSource { constructor(url) { super(url); streams.add(this); } };
+window.openStreams = () => [...streams].filter((s) => s.readyState !== EventSource.CLOSED).length;
+window.setHidden = (hidden) => { Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true }); document.dispatchEvent(new Event("visibilitychange")); };`
 
 // tab is a page of a real browser.
 type tab struct {

@@ -35,7 +35,7 @@ func TestConsole(t *testing.T) {
 		name string
 		run  func(t *testing.T)
 	}{
-		{"link", c.logsIn}, {"functions", c.checksFunctions}, {"push", c.showsPush}, {"logs", c.followsLogs}, {"crash", c.showsCrash},
+		{"link", c.logsIn}, {"functions", c.checksFunctions}, {"push", c.showsPush}, {"logs", c.followsLogs}, {"hidden", c.restsWhileHidden}, {"crash", c.showsCrash},
 		{"scale", c.scales}, {"hostile", c.keepsText}, {"terminal", c.opensTerminal}, {"accessibility", c.isAccessible},
 		{"auditor", c.refusesAuditor}, {"restart", c.comesBack}, {"logout", c.logsOut},
 	} {
@@ -151,6 +151,26 @@ func (c *consoleTest) followsLogs(t *testing.T) {
 	c.run(`document.querySelector(".row .at").click()`)
 	c.awaitText(".detail", "marker-in-the-log")
 	c.await("the address names the line", `/[?&]line=\d+/.test(location.search)`)
+	c.checkProblems()
+}
+
+// restsWhileHidden hides the page: it closes all streams, and opens them again without a
+// missing line.
+func (c *consoleTest) restsWhileHidden(t *testing.T) {
+	c.in(t)
+	c.visit("/apps/" + c.guid + "/logs")
+	c.awaitText(".logfoot", "Following new lines")
+	if got := c.text(`String(openStreams())`); got != "1" {
+		t.Errorf("%s event streams are open, want 1", got)
+	}
+	c.run(`setHidden(true)`)
+	if got := c.text(`String(openStreams())`); got != "0" {
+		t.Errorf("%s event streams are open while the page is hidden, want 0", got)
+	}
+	c.get("shop", "/marker-while-hidden")
+	c.run(`setHidden(false)`)
+	c.awaitText(".row .text", "marker-while-hidden")
+	c.awaitText(".logfoot", "Following new lines")
 	c.checkProblems()
 }
 

@@ -122,7 +122,8 @@ export function dialog({ title, body, action, danger }) {
     });
     document.body.append(box);
     box.showModal();
-    const first = form.querySelector("input, select");
+    // A dangerous action keeps the focus on Cancel.
+    const first = form.querySelector("input, select") || (!danger && form.querySelector("button[type=submit]"));
     if (first) first.focus();
   });
 }
