@@ -96,6 +96,8 @@ var rules = []rule{
 		POST /v3/resource_matches
 		GET /routing/v1/router_groups
 		GET /routing/v1/router_groups/{guid}
+		GET /dew/v1/live
+		GET /dew/v1/live/stream
 		GET /dew/v1/stacks
 		GET /dew/v1/stacks/{guid}
 		POST /dew/v1/console/link
@@ -164,6 +166,7 @@ var rules = []rule{
 		GET /stream/v1/apps/{guid}/verify
 		GET /dew/v1/apps/{guid}/bindings
 		GET /dew/v1/apps/{guid}/crashes
+		GET /dew/v1/apps/{guid}/usage
 		GET /v3/apps/{guid}/crashes
 		GET /dew/v1/apps/{guid}/crash-mails
 		GET /dew/v1/service_instances/{guid}/snapshots`},

@@ -119,6 +119,9 @@ type Config struct {
 	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
 
+	// Usage has the usage of the running instances. Nil means not known.
+	Usage apps.Usage
+
 	// Metrics holds the daemon's measurements. Nil means a new one without other
 	// sources.
 	Metrics *daemon.Metrics
@@ -202,7 +205,8 @@ func New(c Config) (*Server, error) {
 // group creates the groups of handlers.
 func (s *Server) group() {
 	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble}
-	s.apps = &apps.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version}
+	s.apps = &apps.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
+		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}}
 	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}

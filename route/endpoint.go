@@ -45,6 +45,7 @@ type endpoint struct {
 	http2     *http.Transport // for HTTP/2 destinations; its connections are shared by many requests
 	withdrawn atomic.Bool
 	exchanges atomic.Int32 // requests and connections in progress
+	traffic   *traffic     // requests so far
 	dial      dialFunc
 
 	mu    sync.Mutex // guards the fields below
@@ -68,6 +69,7 @@ func newEndpoint(st runtime.Status, dial dialFunc, idle time.Duration) *endpoint
 		dial:     dial,
 		conns:    map[*instanceConn]struct{}{},
 		peers:    map[io.Closer]struct{}{},
+		traffic:  &traffic{instance: st.Instance},
 	}
 	dialHeld := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := e.connect(ctx, network, address)

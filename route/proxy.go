@@ -296,7 +296,11 @@ func (x *exchange) askInstance(out *http.Request, t target) (*http.Response, err
 		// instance had just closed.
 		req.Body, req.GetBody = lent, x.body.lend
 	}
+	sent := time.Now()
 	res, err := t.endpoint.send(req, t.protocol)
+	if err == nil {
+		t.endpoint.traffic.add(time.Since(sent))
+	}
 	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
 		x.switched = res.Body
 		if x.body != nil {

@@ -102,6 +102,7 @@ type Router struct {
 	live        map[runtime.SlotID]*endpoint   // the ready instances
 	changed     map[runtime.SlotID]bool        // slots that changed before all were read; nil from then on
 	withdrawn   map[runtime.SlotID][]*endpoint // withdrawn instances that may still have connections
+	traffic     map[runtime.SlotID]*traffic    // requests of the current instances
 	failedPorts map[int]error                  // ports of TCP routes that cannot be opened
 	openPorts   map[int]bool                   // ports of TCP routes that are open
 }
@@ -135,6 +136,7 @@ func New(c Config) (*Router, error) {
 		live:        map[runtime.SlotID]*endpoint{},
 		changed:     map[runtime.SlotID]bool{},
 		withdrawn:   map[runtime.SlotID][]*endpoint{},
+		traffic:     map[runtime.SlotID]*traffic{},
 		failedPorts: map[int]error{},
 		openPorts:   map[int]bool{},
 	}
@@ -158,6 +160,7 @@ func (r *Router) Changed(st runtime.Status) {
 	if r.changed != nil {
 		r.changed[st.Slot] = true
 	}
+	r.forgetTraffic(st)
 	gone := r.place(st)
 	over := r.ended(st, gone)
 	r.mu.Unlock()
@@ -333,6 +336,7 @@ func (r *Router) place(st runtime.Status) (gone *endpoint) {
 	}
 	if routable(st) {
 		e := newEndpoint(st, r.c.Dial, r.idle)
+		e.traffic = r.trafficOf(st)
 		r.live[st.Slot] = e
 		r.pool(e.process).add(e)
 	}

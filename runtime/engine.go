@@ -66,8 +66,9 @@ type Container interface {
 	// ErrEnding if the instance is stopping, and ErrNoInstance if the process has
 	// exited.
 	Exec(ctx context.Context, exec string, s ExecSpec) (Session, error)
-	// Consumption returns the resources that the whole instance has used so far.
-	Consumption(ctx context.Context) (Consumption, error)
+	// Consumption returns the resources that the instance has used so far. It measures
+	// the disk only if disk is set, because the container service does that.
+	Consumption(ctx context.Context, disk bool) (Consumption, error)
 	// CrashState returns what can still be observed of an instance that crashed. Facts
 	// that cannot be read are zero.
 	CrashState(ctx context.Context) CrashState

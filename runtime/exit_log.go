@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dewrun/dew/store"
@@ -203,4 +204,34 @@ func (l *ExitLog) Listen(fn func(r ExitRecord)) {
 			fn(r)
 		}
 	})
+}
+
+// Watch calls fn with the slot and the number of every record that is added, completed
+// or deleted, after the change is on disk. The record is nil if it was deleted. fn
+// should be quick, because the next writer waits for it.
+func (l *ExitLog) Watch(fn func(id SlotID, number uint64, r *ExitRecord)) {
+	l.records.Listen(func(key string) {
+		id, number, ok := parseRecordKey(key)
+		if !ok {
+			return
+		}
+		switch r, err := l.records.Get(key); {
+		case err == nil:
+			fn(id, number, &r)
+		case errors.Is(err, store.ErrNotFound):
+			fn(id, number, nil)
+		}
+	})
+}
+
+// parseRecordKey is the inverse of recordKey.
+func parseRecordKey(key string) (id SlotID, number uint64, ok bool) {
+	parts := strings.Split(key, "/")
+	if len(parts) != 4 {
+		return id, 0, false
+	}
+	generation, gerr := strconv.Atoi(parts[1])
+	index, ierr := strconv.Atoi(parts[2])
+	number, nerr := strconv.ParseUint(parts[3], 10, 64)
+	return SlotID{Process: parts[0], Generation: generation, Index: index}, number, gerr == nil && ierr == nil && nerr == nil
 }

@@ -38,12 +38,19 @@ type Usage struct {
 	Parts    []PartUsage
 }
 
-// PartUsage is the current usage of the process of an instance, or of one of its
-// sidecars.
+// PartUsage is the usage of the process of an instance, or of one of its sidecars.
+// Totals count since the start.
 type PartUsage struct {
-	Sidecar string // empty: the process itself
-	Memory  int64  // bytes, without memory that the kernel can reclaim
-	Limit   int64  // bytes; 0: only the limit of the whole instance
+	Sidecar   string        // empty: the process itself
+	Memory    int64         // bytes, without memory that the kernel can reclaim
+	Limit     int64         // bytes; 0: only the limit of the whole instance
+	Cache     int64         // bytes of files that the kernel can reclaim
+	Peak      int64         // bytes, the most since the start, including files; 0: unknown
+	CPU       time.Duration // total CPU time
+	Periods   int64         // total periods of a CPU limit
+	Throttled int64         // total periods in which the CPU limit was reached
+	Waited    time.Duration // total time without CPU because of a CPU limit
+	PIDs      int           // processes and threads
 }
 
 // Consumption is the total resource usage of an instance so far.
@@ -54,4 +61,29 @@ type Consumption struct {
 	Disk     int64
 	Printed  int64 // bytes
 	Parts    []PartUsage
+}
+
+// Reading is a Consumption with the time at which it was read.
+type Reading struct {
+	At time.Time
+	Consumption
+}
+
+// Since returns the usage between two readings of an instance. It has no rates if the
+// counters went backwards, because then they belong to another instance.
+func (r Reading) Since(before Reading) Usage {
+	u := Usage{Entitled: r.Entitled, Memory: r.Memory, Disk: r.Disk, Parts: r.Parts}
+	d := r.At.Sub(before.At)
+	if d <= 0 || r.CPU < before.CPU || r.Printed < before.Printed {
+		return u
+	}
+	u.CPU = float64(r.CPU-before.CPU) / float64(d)
+	u.LogRate = int64(float64(r.Printed-before.Printed) / d.Seconds())
+	return u
+}
+
+// Traffic counts the requests that an instance answered since it started.
+type Traffic struct {
+	Requests uint64
+	Time     time.Duration // sum of the times to the header of the response
 }

@@ -23,6 +23,8 @@ type Handlers struct {
 	// SSH is the SSH server of instances; nil if there is none.
 	SSH     *platform.SSHEndpoint
 	Version string // version of the program
+
+	Live Live // the usage of running instances
 }
 
 // Endpoints returns the endpoints of all resources.
@@ -33,6 +35,7 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		envHandlers{h}.endpoints(),
 		variableGroupHandlers{h}.endpoints(),
 		featureHandlers{h}.endpoints(),
+		liveHandlers{h}.endpoints(),
 		manifestHandlers{h}.endpoints(),
 		processHandlers{h}.endpoints(),
 		revisionHandlers{h}.endpoints(),

@@ -31,7 +31,7 @@ var layers = map[string]int{
 	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "notify": 4, "route": 4, "runtime/address": 4, "runtime/cgroup": 4,
 	"runtime/containerd/connection": 4, "runtime/containerd/dns": 4, "runtime/containerd/names": 4, "runtime/containerd/runfile": 4,
 	"runtime/containerd/scratch": 4, "runtime/containerd/shim": 4,
-	"runtime/network": 4, "runtime/plan": 4, "runtime/runtimetest": 4, "services/marketplace": 4, "sshd": 4,
+	"runtime/network": 4, "runtime/plan": 4, "runtime/runtimetest": 4, "runtime/usage": 4, "services/marketplace": 4, "sshd": 4,
 	"cli/apps": 3, "cli/daemon": 3, "cli/logs": 3, "cli/platform": 3, "cli/routes": 3, "notify/directory": 3,
 	"runtime": 3, "services/osb": 3,
 	"cli/command": 2, "console": 2, "droplet": 2, "health": 2, "notify/inbox": 2, "notify/render": 2, "notify/smtp": 2, "registry": 2,

@@ -42,6 +42,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		func(ctx context.Context) error { return d.aside.run(ctx, d.ready) },
 		d.copyLogs,
 		d.router.Run,
+		d.usage.Run,
 		d.serveClients,
 	)
 	if err == nil && d.endApps.Load() {

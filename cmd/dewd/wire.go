@@ -31,6 +31,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/runtime/usage"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/sshd"
@@ -71,6 +72,7 @@ type daemon struct {
 	engine    *containerd.Engine
 	sup       *supervisor.Supervisor
 	router    *route.Router
+	usage     *usage.Sampler
 	auth      *auth.Server
 	roles     *auth.Roles
 	notify    *notifier
@@ -291,6 +293,10 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
 		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
+	if err != nil {
+		return err
+	}
+	d.usage, err = usage.New(usage.Config{Running: d.sup.Running, Traffic: d.router.Traffic, Exits: d.sup.Exits(), Logger: d.log})
 	return err
 }
 
@@ -325,7 +331,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,

@@ -175,8 +175,11 @@ func (c *Hierarchies) leafMounts() []string {
 		return []string{c.Unified}
 	}
 	ms := []string{c.V1["memory"], c.V1["freezer"], c.V1["pids"]}
-	if c.Unified != "" { // for cgroup.kill
+	switch {
+	case c.Unified != "": // for cgroup.kill and the CPU time
 		ms = append(ms, c.Unified)
+	case c.V1["cpuacct"] != "":
+		ms = slices.Insert(ms, 0, c.V1["cpuacct"])
 	}
 	return ms
 }
@@ -312,29 +315,6 @@ func (c *Hierarchies) MemoryOf(id runtime.InstanceID, leaf string) runtime.Memor
 		m.Limit = 0
 	}
 	return m
-}
-
-// Consumption reads the CPU time and the memory of an instance.
-func (c *Hierarchies) Consumption(id runtime.InstanceID) runtime.Consumption {
-	out := runtime.Consumption{Memory: c.MemoryUsed(id, "")}
-	if c.IsV2() {
-		cpu, _ := os.ReadFile(filepath.Join(c.Memory(id, ""), "cpu.stat"))
-		out.CPU = time.Duration(keyed(string(cpu), "usage_usec")) * time.Microsecond
-	} else {
-		out.CPU = time.Duration(number(c.path(c.V1["cpuacct"], id, ""), "cpuacct.usage"))
-	}
-	return out
-}
-
-// MemoryUsed reads the memory of a leaf, or of the instance if leaf is empty. Page cache
-// that the kernel would drop for another process does not count.
-func (c *Hierarchies) MemoryUsed(id runtime.InstanceID, leaf string) int64 {
-	dir := c.Memory(id, leaf)
-	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // missing: nothing to subtract
-	if c.IsV2() {
-		return max(number(dir, "memory.current")-keyed(string(stat), "inactive_file"), 0)
-	}
-	return max(number(dir, "memory.usage_in_bytes")-keyed(string(stat), "total_inactive_file"), 0)
 }
 
 // Remove removes the instance's groups from every hierarchy.

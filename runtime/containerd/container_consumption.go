@@ -11,15 +11,18 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/connection"
 )
 
-// Consumption returns the resources that the whole instance has used so far.
-func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
+// Consumption returns the resources that the instance has used so far. Without disk it
+// reads only files of the kernel.
+func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consumption, error) {
 	used := c.e.cg.Consumption(c.spec.Instance)
 	used.Entitled = entitled(c.spec.Memory)
 	for _, p := range c.procs {
 		used.Printed += p.printed()
-		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.MemoryUsed(c.spec.Instance, p.Exec), Limit: p.Memory})
+		part := c.e.cg.PartUsage(c.spec.Instance, p.Exec)
+		part.Sidecar, part.Limit = p.Name, p.Memory
+		used.Parts = append(used.Parts, part)
 	}
-	if c.e.Outage() != nil {
+	if !disk || c.e.Outage() != nil {
 		return used, nil // the kernel's numbers are correct without containerd
 	}
 	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)

@@ -396,7 +396,7 @@ func (h *handle) CrashState(context.Context) runtime.CrashState {
 	return h.container.crashState
 }
 
-func (h *handle) Consumption(context.Context) (runtime.Consumption, error) {
+func (h *handle) Consumption(context.Context, bool) (runtime.Consumption, error) {
 	h.container.machine.mu.Lock()
 	defer h.container.machine.mu.Unlock()
 	return h.container.consumption, nil

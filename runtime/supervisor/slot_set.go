@@ -98,3 +98,15 @@ func (s *slotSet) all() []*Slot {
 	}
 	return out
 }
+
+// Running returns the containers of the instances of apps that are running.
+func (s *slotSet) Running() []runtime.Container {
+	var out []runtime.Container
+	for _, sl := range s.all() {
+		c := sl.currentContainer()
+		if c != nil && sl.snapshot().State == runtime.Running && c.Spec().Kind == runtime.KindInstance {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -15,7 +15,7 @@ type view struct {
 	mu        sync.Mutex // guards the fields below
 	status    runtime.Status
 	container runtime.Container // for calls from outside; nil if there is none
-	lastUsage sample            // from the previous request for the usage
+	lastUsage runtime.Reading   // from the previous request for the usage
 	routed    bool              // the router was informed that it is ready
 }
 
@@ -46,9 +46,9 @@ func (v *view) change(change func(st *runtime.Status)) {
 func (v *view) setContainer(c runtime.Container) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.container, v.lastUsage = c, sample{}
+	v.container, v.lastUsage = c, runtime.Reading{}
 	if c != nil {
-		v.lastUsage.at = c.Spec().StartedAt
+		v.lastUsage.At = c.Spec().StartedAt
 	}
 }
 
@@ -64,22 +64,21 @@ func (v *view) usage(ctx context.Context, log *slog.Logger) (runtime.Usage, bool
 	if c == nil {
 		return runtime.Usage{}, false
 	}
-	used, err := c.Consumption(ctx)
+	used, err := c.Consumption(ctx, true)
 	if err != nil {
 		log.Debug("cannot read the resource usage of an instance", "instance", c.Spec().Instance, "err", err)
 		return runtime.Usage{}, false
 	}
-	now := sample{at: time.Now(), cpu: used.CPU, printed: used.Printed}
+	now := runtime.Reading{At: time.Now(), Consumption: used}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.container != c {
 		return runtime.Usage{}, false
 	}
-	u := runtime.Usage{Entitled: used.Entitled, Memory: used.Memory, Disk: used.Disk, Parts: used.Parts}
-	u.CPU, u.LogRate = now.since(v.lastUsage)
+	u := now.Since(v.lastUsage)
 	// Two readings close together would give an inexact rate: keep the older one as the
 	// base.
-	if now.at.Sub(v.lastUsage.at) > time.Second || v.lastUsage.cpu == 0 {
+	if now.At.Sub(v.lastUsage.At) > time.Second || v.lastUsage.CPU == 0 {
 		v.lastUsage = now
 	}
 	return u, true
@@ -91,21 +90,4 @@ func (v *view) serves() (runtime.State, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.status.State, v.routed && v.status.Ready && v.status.State == runtime.Running
-}
-
-// sample is a Consumption and the time of its reading.
-type sample struct {
-	at      time.Time
-	cpu     time.Duration
-	printed int64
-}
-
-// since returns the rates between two readings. The first reading counts from the start
-// of the instance.
-func (s sample) since(before sample) (cpu float64, printed int64) {
-	d := s.at.Sub(before.at)
-	if d <= 0 || s.cpu < before.cpu || s.printed < before.printed {
-		return 0, 0
-	}
-	return float64(s.cpu-before.cpu) / float64(d), int64(float64(s.printed-before.printed) / d.Seconds())
 }
