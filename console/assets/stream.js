@@ -41,12 +41,12 @@ function connect() {
   clearTimeout(timer);
   if (source || document.hidden) return;
   source = new EventSource("/dew/v1/live/stream");
-  source.onmessage = (e) => {
+  source.addEventListener("live", (e) => {
     delay = 0;
     last = JSON.parse(e.data);
     set("open");
     for (const f of [...listeners]) f(last);
-  };
+  });
   source.onopen = () => { delay = 0; };
   source.onerror = () => {
     disconnect();

@@ -289,7 +289,7 @@ export default function app(box, { guid }) {
     const d = state.data;
     render(box, appHead(guid, a, ""),
       crashSentence(a) && h("p", { data: { key: "crash" } }, crashSentence(a)),
-      h("div", { data: { key: "instances" } }, instancesPanel(a, Date.parse(live().time))),
+      h("div", { data: { key: "instances" } }, instancesPanel(a, Date.now())),
       a.instances.length > 0 && charts.element(a),
       state.problem && h("p", { class: "problem", role: "alert" }, state.problem),
       d && h("div", { class: "grid", data: { key: "settings" } },
