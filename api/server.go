@@ -51,6 +51,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services/marketplace"
+	"github.com/dewrun/dew/sshd"
 	"github.com/dewrun/dew/store"
 )
 
@@ -105,6 +106,8 @@ type Config struct {
 
 	// SSH is the SSH server for instances. Nil means none.
 	SSH *platform.SSHEndpoint
+	// Terminals opens shells in instances. Nil means that there is no SSH server.
+	Terminals *sshd.Server
 
 	// Notify serves requests under /notify, with the prefix stripped. Nil means none.
 	Notify http.Handler
@@ -205,8 +208,10 @@ func New(c Config) (*Server, error) {
 // group creates the groups of handlers.
 func (s *Server) group() {
 	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble}
-	s.apps = &apps.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
-		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}}
+	s.apps = &apps.Handlers{
+		Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
+		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}, Terminals: s.c.Terminals, Fail: s.fail,
+	}
 	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}

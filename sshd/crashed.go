@@ -32,18 +32,18 @@ func (s *Server) crashFiles(process string, id runtime.InstanceID) (runtime.Cras
 	return runtime.CrashFiles{}, fmt.Errorf("the files of crashed instance %s are not stored", id)
 }
 
-// exec opens a session for the login: in a running process, in a task, or on the files
+// exec opens a session for a grant: in a running process, in a task, or on the files
 // of a crashed instance.
-func (c *connection) exec(ctx context.Context, spec runtime.ExecSpec) (runtime.Session, error) {
+func (s *Server) exec(ctx context.Context, g grant, spec runtime.ExecSpec) (runtime.Session, error) {
 	switch {
-	case c.g.task && (spec.Kind == runtime.ExecSocket || spec.Kind == runtime.ExecFiles):
+	case g.task && (spec.Kind == runtime.ExecSocket || spec.Kind == runtime.ExecFiles):
 		return nil, errTask
-	case c.g.task:
-		return c.s.c.Instances.Attach(ctx, c.g.process.GUID, spec)
-	case c.g.crashed != "" && spec.Kind == runtime.ExecSocket:
+	case g.task:
+		return s.c.Instances.Attach(ctx, g.process.GUID, spec)
+	case g.crashed != "" && spec.Kind == runtime.ExecSocket:
 		return nil, errCrashed
-	case c.g.crashed != "":
-		return c.s.c.Instances.ExecCrashed(ctx, c.g.crashed, c.g.sidecar, spec)
+	case g.crashed != "":
+		return s.c.Instances.ExecCrashed(ctx, g.crashed, g.sidecar, spec)
 	}
-	return c.s.c.Instances.Exec(ctx, c.g.target(), spec)
+	return s.c.Instances.Exec(ctx, g.target(), spec)
 }

@@ -93,7 +93,7 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 		return
 	}
 	defer c.s.uncountSession(at)
-	ses, err := c.exec(ctx, runtime.ExecSpec{Kind: runtime.ExecSocket, Command: path})
+	ses, err := c.s.exec(ctx, c.g, runtime.ExecSpec{Kind: runtime.ExecSocket, Command: path})
 	if err != nil {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return

@@ -3,7 +3,6 @@ package sshd
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +106,7 @@ func (s *Server) authenticate(meta ssh.ConnMetadata, code []byte) (*ssh.Permissi
 		return nil, fmt.Errorf("cannot log in %s: %w", meta.User(), err)
 	}
 	g, err := s.grant(who, to)
-	s.record(g, meta.RemoteAddr(), err)
+	s.record(g, meta.RemoteAddr().String(), err)
 	if err != nil {
 		return nil, &ssh.BannerError{Err: fmt.Errorf("cannot log in %s to %s: %w", who.Name, meta.User(), err), Message: "dew: " + err.Error() + "\r\n"}
 	}
@@ -199,19 +198,19 @@ func (s *Server) instance(at instanceKey) (runtime.InstanceID, error) {
 }
 
 // record records the access in the log of the app and in the audit events.
-func (s *Server) record(g grant, peer net.Addr, err error) {
+func (s *Server) record(g grant, peer string, err error) {
 	if g.app.GUID == "" {
 		return
 	}
 	if s.c.Record != nil {
-		s.c.Record(Access{Who: g.who, App: g.app, Type: g.process.Type, Index: g.index, Peer: peer.String(), Err: err})
+		s.c.Record(Access{Who: g.who, App: g.app, Type: g.process.Type, Index: g.index, Peer: peer, Err: err})
 	}
 	if err != nil {
 		return
 	}
 	line := logstream.Envelope{
 		Source: logstream.Source{Type: "SSH", Index: g.index}, Stream: logstream.Out,
-		Text: []byte("Successful remote access by " + peer.String()),
+		Text: []byte("Successful remote access by " + peer),
 	}
 	if err := s.c.Append(g.app.GUID, line); err != nil {
 		s.log.Warn("cannot write to the app's log", "app", g.app.GUID, "err", err)

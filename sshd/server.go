@@ -121,8 +121,10 @@ type Server struct {
 	handshakes  chan struct{}       // capacity: the maximum number of handshakes
 	connections chan struct{}       // capacity: the maximum number of connections
 	dials       chan struct{}       // capacity: the maximum number of forwards that wait for a connection
-	mu          sync.Mutex          // guards the field below
+	mu          sync.Mutex          // guards the fields below
 	connected   map[instanceKey]int // number of sessions by instance
+	stopped     bool                // no more terminals are opened
+	terminals   sync.WaitGroup      // Add only under mu, if not stopped
 }
 
 // instanceKey identifies an instance.
@@ -162,11 +164,13 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve accepts connections from l until ctx is cancelled, then closes all of them.
+// Serve accepts connections from l until ctx is cancelled, then closes all of them. It
+// also waits for the terminals, whose callers end with the same ctx.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // makes Accept return
 	defer stop()
 	var guests sync.WaitGroup
+	defer s.waitForTerminals()
 	defer guests.Wait()
 	for wait := time.Duration(0); ; {
 		raw, err := l.Accept()

@@ -180,7 +180,7 @@ func (r *sessionChannel) begin(ctx context.Context, req *ssh.Request) {
 	if spec.Kind == runtime.ExecFiles {
 		spec.TTY = nil
 	}
-	ses, err := r.c.exec(ctx, spec)
+	ses, err := r.c.s.exec(ctx, r.c.g, spec)
 	if err != nil {
 		r.c.log.Warn("cannot open a session", "kind", spec.Kind, "err", err)
 		r.finish(runtime.SessionEnd{Code: failureStatus, Why: err.Error()})

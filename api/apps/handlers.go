@@ -4,12 +4,14 @@
 package apps
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/present"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/sshd"
 )
 
 // Handlers holds the fields that the handlers of all resources share. Each resource has
@@ -25,6 +27,10 @@ type Handlers struct {
 	Version string // version of the program
 
 	Live Live // the usage of running instances
+	// Terminals opens shells in instances; nil if there is no SSH server.
+	Terminals *sshd.Server
+	// Fail writes the error response of a terminal.
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // Endpoints returns the endpoints of all resources.
@@ -42,5 +48,6 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		sidecarHandlers{h}.endpoints(),
 		statsHandlers{h}.endpoints(),
 		taskHandlers{h}.endpoints(),
+		terminalHandlers{h}.endpoints(),
 	)
 }

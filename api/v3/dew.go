@@ -201,3 +201,22 @@ type ConsoleSession struct {
 	UserAgent  string      `json:"user_agent"`
 	Current    bool        `json:"current"` // the session of this request
 }
+
+// TerminalMessage is a text message of GET /dew/v1/apps/:guid/terminal. The client sends
+// Resize; dewd sends Exit or Error before it closes the connection.
+type TerminalMessage struct {
+	Resize *TerminalSize `json:"resize,omitempty"`
+	Exit   *TerminalExit `json:"exit,omitempty"`
+	Error  string        `json:"error,omitempty"`
+}
+
+// TerminalSize is the size of a terminal in characters.
+type TerminalSize struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// TerminalExit is the result of a shell.
+type TerminalExit struct {
+	Status int `json:"status"` // 128 plus the signal if a signal killed it
+}
