@@ -113,7 +113,7 @@ func (c *permissionServer) demand(pattern, who string) *httptest.ResponseRecorde
 	if other, ok := instead[pattern]; ok {
 		return c.send(who, method, c.fill(cmp.Or(other.path, path)), c.fill(other.body))
 	}
-	if strings.HasPrefix(path, "/stream/") && !strings.HasSuffix(path, "/verify") {
+	if strings.HasPrefix(path, "/stream/") && !strings.HasSuffix(path, "/verify") || path == "/dew/v1/live/stream" {
 		path += "?follow=false"
 	}
 	return c.send(who, method, path, c.body(pattern))

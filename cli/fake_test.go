@@ -54,7 +54,8 @@ type fakeDaemon struct {
 	sidecars    []v3.Sidecar
 	stats       []v3.InstanceStats
 	stats2      []v3.InstanceStats // stats of app-2
-	successor   string             // instance that starts when the first one gets a signal
+	live        v3.LiveApps
+	successor   string // instance that starts when the first one gets a signal
 	routes      []v3.Route
 	pool        map[string]int64 // sha1 to size
 	sent        map[string]string
@@ -240,6 +241,7 @@ func (d *fakeDaemon) appRoutes(handle func(string, func(*http.Request, []byte) a
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
 	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(append([]v3.Process{d.process}, d.deployed...)...) })
+	handle("GET /dew/v1/live", func(*http.Request, []byte) any { return d.live })
 	handle("GET /v3/apps/app-2/processes", func(*http.Request, []byte) any {
 		return listOf(v3.Process{GUID: "app-2", Type: "web"})
 	})

@@ -44,7 +44,7 @@ func (h liveHandlers) endpoints() []rest.Endpoint {
 		{Pattern: "GET /dew/v1/live", Needs: access.Authenticated, Handler: h.getLive, Shape: rest.Returns[v3.LiveApps](200).Query(filters...)},
 		{
 			Pattern: "GET /dew/v1/live/stream", Needs: access.Authenticated,
-			Raw: http.HandlerFunc(h.streamLive), Shape: rest.ReturnsBytes("text/event-stream").Query(filters...),
+			Raw: http.HandlerFunc(h.streamLive), Shape: rest.ReturnsBytes("text/event-stream").Query(append(filters, "follow")...),
 		},
 		{Pattern: "GET /dew/v1/apps/{guid}/usage", Needs: access.Read, Resource: access.App, Handler: h.getUsage, Shape: rest.Returns[v3.UsageHistory](200)},
 	}
@@ -260,10 +260,14 @@ const (
 )
 
 // streamLive sends the apps as server-sent events: at once, and then whenever they have
-// changed, at most once a second. It ends when the client disconnects or can no longer
+// changed, at most once a second. With follow=false it sends one event. It ends when the client disconnects or can no longer
 // log in.
 func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 	q, err := rest.ReadQuery(r)
+	follow := true
+	if err == nil {
+		follow, err = readFollow(q)
+	}
 	if err != nil {
 		h.Live.Fail(w, r, err)
 		return
@@ -282,10 +286,24 @@ func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.begin()
-	err = s.run(r.Context(), first, next)
+	if _, err = s.send(first); err == nil && follow {
+		err = s.run(r.Context(), next)
+	}
 	if err != nil && r.Context().Err() == nil {
 		h.Platform.Log.Debug("a stream of live values ended", "request", rest.RequestID(r.Context()), "err", err)
 	}
+}
+
+// readFollow returns whether the stream continues after the first event.
+func readFollow(q rest.Query) (bool, error) {
+	values, given := q.Filters["follow"]
+	if !given {
+		return true, nil
+	}
+	if len(values) != 1 || values[0] != "true" && values[0] != "false" {
+		return false, rest.BadQuery("follow must be true or false")
+	}
+	return values[0] == "true", nil
 }
 
 // currentPermissions reads the permissions of the caller again, because a stream can be
@@ -317,12 +335,9 @@ func (s *liveStream) begin() {
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// run sends first, and then each changed value of next, until ctx is done or the client
-// has disconnected.
-func (s *liveStream) run(ctx context.Context, first v3.LiveApps, next func() (v3.LiveApps, error)) error {
-	if _, err := s.send(first); err != nil {
-		return err
-	}
+// run sends each changed value of next, until ctx is done or the client has
+// disconnected.
+func (s *liveStream) run(ctx context.Context, next func() (v3.LiveApps, error)) error {
 	tick := time.NewTicker(streamInterval)
 	defer tick.Stop()
 	written := time.Now()

@@ -30,6 +30,7 @@ func Commands(g *command.Set) []*cli.Command {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, api, out)
 		}),
 		psCommand(g),
+		memoryCommand(g),
 		openCommand(g),
 		g.Command(command.Verb{
 			Name: "delete", Alias: "d", Args: "APP", Category: "Apps", Usage: "Delete an app",

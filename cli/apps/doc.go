@@ -2,6 +2,7 @@
 // and start, scale, deploy and configure them.
 //
 //	apps.go  view.go  ps.go  open.go        status
+//	memory.go                               memory of processes, and advice
 //	life.go  scale.go  env.go  checks.go    changes
 //	stage.go  stage_queue.go                staging
 //	deploy.go  wait.go                      deployments, and waiting for instances
