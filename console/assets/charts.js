@@ -42,7 +42,14 @@ export class Chart {
     this.el.setAttribute("aria-label", `${this.label}: ${this.series.map((s, i) => `${s.label} ${formats[this.unit](last(data[i + 1]) ?? 0)}`).join(", ")}`);
     if (this.plot) this.plot.setData(data);
     else this.plot = new this.uPlot(this.options(), data, this.el);
-    if (this.plot.cursor.left < 0 && data[0].length) this.plot.setLegend({ idx: data[0].length - 1 }); // the newest values, until the user points at others
+    requestAnimationFrame(() => this.showNewest()); // after uPlot has drawn
+  }
+
+  // showNewest shows the newest values, unless the user points at others.
+  showNewest() {
+    if (!this.plot || this.plot.cursor.left >= 0) return;
+    const newest = this.plot.data[0].length - 1;
+    if (newest >= 0) this.plot.setLegend({ idx: newest });
   }
 
   options() {
@@ -56,9 +63,9 @@ export class Chart {
       height: this.height,
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       legend: { live: true },
-      scales: { x: { time: true }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+      scales: { x: { time: true, range: (u, first, last) => [Math.min(first, last - 600), last] }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
       axes: [
-        { ...axis, space: 60, size: 26, values: (u, splits) => splits.map((s) => { const t = new Date(s * 1000); return `${two(t.getHours())}:${two(t.getMinutes())}`; }) },
+        { ...axis, space: 60, size: 26, incrs: [60, 300, 600, 900, 1800, 3600], values: (u, splits) => splits.map((s) => { const t = new Date(s * 1000); return `${two(t.getHours())}:${two(t.getMinutes())}`; }) },
         { ...axis, size: 54, values: (u, splits) => splits.map(format), incrs: this.unit === "bytes" ? powers : undefined },
       ],
       series: [

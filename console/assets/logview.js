@@ -18,10 +18,10 @@ export function group(source) {
 // mark returns the kind of event that a line of the platform reports.
 export function mark(line) {
   if (line.gap) return "gap";
-  if (line.source !== "CELL" && line.source !== "API") return "";
-  if (/^(Creating container|Starting health monitoring)/.test(line.text)) return "begin";
-  if (/\b(crashed|exited with|exit status|CRASH)\b/i.test(line.text)) return "died";
-  return "";
+  if (line.source === "API") return line.text.startsWith("App instance exited") ? "died" : "";
+  if (line.source !== "CELL") return "";
+  if (line.text === "Creating container") return "begin";
+  return line.err ? "died" : ""; // the cell reports crashes on stderr
 }
 
 // LogView shows the lines of a LineWindow in an element that scrolls.

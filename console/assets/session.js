@@ -19,6 +19,18 @@ export async function load() {
 }
 
 export const current = () => session;
+
+// routeURL returns the address of a route for the browser, or null if it has none. Routes
+// have no port of their own: the router's port applies.
+export function routeURL(route) {
+  let url = route;
+  if (!/^https?:\/\//.test(route)) {
+    const router = session && URL.canParse(session.router) ? new URL(session.router) : new URL("http://localhost");
+    const [, host, rest] = /^([^/]*)(.*)$/s.exec(route);
+    url = `${router.protocol}//${host}${host.includes(":") || !router.port ? "" : `:${router.port}`}${rest}`;
+  }
+  return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) ? url : null;
+}
 export const isAdmin = () => Boolean(session && session.admin);
 // canOperate reports whether the user can start, stop and scale apps of a space.
 export const canOperate = (space) => isAdmin() || writable.has(space);

@@ -2,15 +2,15 @@
 
 import { h, render, empty, stateBadge, copy } from "../dom.js";
 import { get, list } from "../api.js";
-import { every, liveApp, live, onLive } from "../stream.js";
+import { connection, every, liveApp, live, onLive } from "../stream.js";
 import { ago, bytes, dateTime, duration, number, percent, plural, rate, visible } from "../format.js";
 import { colorOf, memoryBar, memoryLegend, sidecarNames } from "../membar.js";
 import { Chart, loadCharts } from "../charts.js";
 import { appHref } from "../router.js";
-import { canOperate } from "../session.js";
+import { canOperate, routeURL } from "../session.js";
 import * as actions from "../actions.js";
 import { appHead } from "./apphead.js";
-import { crashSentence, safeURL } from "./apps.js";
+import { crashSentence } from "./apps.js";
 
 const instanceKinds = { RUNNING: "good", STARTING: "wait", CRASHED: "bad", DOWN: "bad", STOPPING: "wait" };
 
@@ -63,7 +63,7 @@ function processesPanel(data) {
 
 function routesPanel(app, data) {
   const rows = data.routes.flatMap((r) => r.destinations.filter((d) => d.app.guid === app.guid).map((d) => h("tr", { data: { key: d.guid } },
-    h("td", {}, h("a", { href: r.protocol === "http" ? safeURL(r.url) : null, target: "_blank", rel: "noopener noreferrer" }, visible(r.url)), r.problem && h("div", { class: "problem" }, visible(r.problem))),
+    h("td", {}, h("a", { href: r.protocol === "http" ? routeURL(r.url) : null, target: "_blank", rel: "noopener noreferrer" }, visible(r.url)), r.problem && h("div", { class: "problem" }, visible(r.problem))),
     h("td", {}, d.app.process.type), h("td", { class: "num" }, d.port), h("td", {}, d.protocol || r.protocol, d.pending && h("div", { class: "sub" }, "after the next restart")))));
   return panel("routes", "Routes", rows.length ? table(["Route", "Process", "Port", "Protocol"], rows)
     : h("p", { class: "hint" }, "No route. To add one, type: ", h("code", {}, `dew map-route ${visible(app.name)} DOMAIN --hostname HOST`)));
@@ -306,6 +306,8 @@ export default function app(box, { guid }) {
       state.problem = err.status ? err.message : "";
     }
     draw();
+    // The stream sends nothing while nothing changes; the lines continue nevertheless.
+    if (connection() === "open") charts.add(new Date().toISOString());
   }
   refreshNow = refresh;
   const stops = [onLive((l) => { draw(); charts.add(l.time); }), every(5000, refresh), () => charts.leave()];

@@ -5,7 +5,7 @@ import { live, onLive } from "../stream.js";
 import { ago, bytes, dateTime, number, percent, plural, rate, visible } from "../format.js";
 import { limitLegend, memoryBar, memoryLegend, sidecarNames } from "../membar.js";
 import { appHref, query, setQuery } from "../router.js";
-import { canDevelop, canOperate } from "../session.js";
+import { canDevelop, canOperate, routeURL } from "../session.js";
 import * as actions from "../actions.js";
 
 // appState returns the state of an app as one word, and its kind for the colour.
@@ -60,7 +60,7 @@ function row(app) {
   return h("tr", { data: { key: app.guid } },
     h("th", { scope: "row" }, h("a", { class: "name", href: appHref(app.guid) }, visible(app.name)),
       h("div", { class: "sub" }, `${visible(app.space.org_name)} / ${visible(app.space.name)}`),
-      (app.routes || []).slice(0, 1).map((url) => h("div", { class: "sub url" }, h("a", { href: safeURL(url), target: "_blank", rel: "noopener noreferrer" }, visible(url.replace(/^https?:\/\//, "")))))),
+      (app.routes || []).slice(0, 1).map((url) => h("div", { class: "sub url" }, h("a", { href: routeURL(url), target: "_blank", rel: "noopener noreferrer" }, visible(url.replace(/^https?:\/\//, "")))))),
     h("td", { data: { label: "State" } }, stateBadge(state, kind), h("div", { class: "sub" }, app.state === "STARTED" ? `${running.length} of ${plural(app.instances.length, "instance")}` : "")),
     h("td", { class: "wide", data: { label: "Memory" } }, bars.length
       ? [bars.slice(0, 8).map((i) => h("div", { class: "barline" }, h("span", { class: "idx" }, `${i.type}/${i.index}`), memoryBar(i, names), h("span", { class: "num total" }, bytes(i.mem)))),
@@ -73,11 +73,6 @@ function row(app) {
     h("td", { class: "act" }, h("div", { class: "line" }, h("a", { class: "button", href: appHref(app.guid, "logs"), "aria-label": `Logs of ${visible(app.name)}` }, "Logs"), buttons(app))));
 }
 
-// safeURL returns a link only for http and https.
-export function safeURL(url) {
-  const full = /^https?:\/\//.test(url) ? url : `http://${url}`;
-  return URL.canParse(full) ? full : null;
-}
 
 const options = (values, chosen, all) => [h("option", { value: "" }, all), values.map((v) => h("option", { value: v, selected: v === chosen }, visible(v)))];
 

@@ -5,7 +5,7 @@ import { list } from "../api.js";
 import { plural, visible } from "../format.js";
 import { live } from "../stream.js";
 import { appHref } from "../router.js";
-import { safeURL } from "./apps.js";
+import { routeURL } from "../session.js";
 import { tablePage } from "./table.js";
 
 async function load() {
@@ -35,7 +35,7 @@ export default function routes(box) {
     title: "Routes", load, key: (x) => x.r.guid, textOf: (x) => [x.r.url, x.place, ...x.r.destinations.map((d) => (x.apps.get(d.app.guid) || { name: "" }).name)].join(" "),
     none: ["There is no route. To add one to an app, type:", "dew map-route APP DOMAIN --hostname HOST"],
     columns: [
-      { name: "Route", cell: ({ r, place }) => [r.protocol === "http" ? h("a", { class: "name", href: safeURL(r.url), target: "_blank", rel: "noopener noreferrer" }, visible(r.url)) : h("span", { class: "name" }, visible(r.url)), h("div", { class: "sub" }, visible(place)), r.problem && h("div", { class: "problem" }, visible(r.problem))] },
+      { name: "Route", cell: ({ r, place }) => [r.protocol === "http" ? h("a", { class: "name", href: routeURL(r.url), target: "_blank", rel: "noopener noreferrer" }, visible(r.url)) : h("span", { class: "name" }, visible(r.url)), h("div", { class: "sub" }, visible(place)), r.problem && h("div", { class: "problem" }, visible(r.problem))] },
       { name: "Protocol", cell: ({ r }) => r.protocol },
       { name: "Destinations", cell: destinations },
     ],
