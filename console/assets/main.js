@@ -201,6 +201,7 @@ async function begin() {
     drawShell();
     if (status === "open") session.load().then(drawShell, () => {});
   });
+  stream.onFailure(() => session.load().catch(() => {})); // finds out whether the session has ended
   addEventListener("keydown", shortcut);
   document.addEventListener("click", (e) => {
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(e.target) || e.target.closest(".items")) menu.open = false;

@@ -3,11 +3,13 @@
 
 const listeners = new Set();
 const statusListeners = new Set();
+const failureListeners = new Set();
 let source = null;
 let timer = 0;
 let delay = 0;
 let last = null;
 let status = "connecting"; // open, away
+let stopped = false;
 
 // live returns the newest state, or null before the first one.
 export const live = () => last;
@@ -28,6 +30,9 @@ export function onConnection(f) {
   return () => statusListeners.delete(f);
 }
 
+// onFailure calls f after each failed connection.
+export const onFailure = (f) => failureListeners.add(f);
+
 // liveApp returns the live state of one app.
 export const liveApp = (guid) => (last ? last.resources.find((a) => a.guid === guid) : undefined);
 
@@ -39,7 +44,7 @@ function set(next) {
 
 function connect() {
   clearTimeout(timer);
-  if (source || document.hidden) return;
+  if (source || stopped || document.hidden) return;
   source = new EventSource("/dew/v1/live/stream");
   source.addEventListener("live", (e) => {
     delay = 0;
@@ -51,6 +56,7 @@ function connect() {
   source.onerror = () => {
     disconnect();
     set("away");
+    for (const f of failureListeners) f();
     delay = Math.min(delay ? delay * 1.5 : 500, 3000);
     if (!document.hidden) timer = setTimeout(connect, delay);
   };
@@ -72,8 +78,8 @@ export function start() {
 
 // stop closes the stream for good, after a logout.
 export function stop() {
+  stopped = true;
   disconnect();
-  delay = Infinity;
 }
 
 // every calls f now and then every period milliseconds, but not while the page is
