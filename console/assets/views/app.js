@@ -132,7 +132,7 @@ function tasksPanel(app, data) {
 
 // settings reads all that the live stream does not have. A part that the user cannot
 // read is null.
-async function settings(guid) {
+async function settings(guid, before) {
   const base = `/v3/apps/${encodeURIComponent(guid)}`;
   const optional = async (work, otherwise) => {
     try {
@@ -144,7 +144,7 @@ async function settings(guid) {
   };
   const rows = (path, query) => optional(list(path, query).then((l) => l.resources), []);
   const [processes, routes, env, bindings, revisions, deployed, deployments, tasks] = await Promise.all([
-    rows(`${base}/processes`), rows(`${base}/routes`), optional(get(`${base}/env`), null),
+    rows(`${base}/processes`), rows(`${base}/routes`), before && before.env === null ? null : optional(get(`${base}/env`), null),
     optional(get(`/dew/v1/apps/${encodeURIComponent(guid)}/bindings`).then((b) => b.bindings), []),
     rows(`${base}/revisions`, { order_by: "-created_at", per_page: 12, page: 1 }), rows(`${base}/revisions/deployed`),
     rows("/v3/deployments", { app_guids: guid, order_by: "-created_at", per_page: 1, page: 1 }),
@@ -300,7 +300,7 @@ export default function app(box, { guid }) {
   }
   async function refresh() {
     try {
-      state.data = await settings(guid);
+      state.data = await settings(guid, state.data);
       state.problem = "";
     } catch (err) {
       state.problem = err.status ? err.message : "";
