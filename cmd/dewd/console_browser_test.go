@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -129,11 +130,22 @@ func (b *tab) click(name string) {
 	b.run(find + ".click()")
 }
 
-// press presses keys.
+// press presses keys as a keyboard does: one event has the key and its text.
 func (b *tab) press(keys string) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.KeyEvent(keys)); err != nil {
-		b.t.Fatal(err)
+	for _, r := range keys {
+		k := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: string(r), Text: string(r), UnmodifiedText: string(r)}
+		if r == '\r' {
+			k.Key, k.Code, k.WindowsVirtualKeyCode = "Enter", "Enter", 13
+		}
+		_, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, k)
+		if err == nil {
+			k.Type, k.Text, k.UnmodifiedText = input.DispatchKeyEventTypeKeyUp, "", ""
+			_, err = chromedp.Call(b.ctx, input.DispatchKeyEvent, k)
+		}
+		if err != nil {
+			b.t.Fatalf("cannot press %q: %v", r, err)
+		}
 	}
 }
 
@@ -145,8 +157,9 @@ func (b *tab) checkProblems() {
 	}
 }
 
-// checkAccessibility fails for serious and critical findings of axe-core.
-func (b *tab) checkAccessibility(t *testing.T) {
+// checkAccessibility fails for serious and critical findings of axe-core. rules limits
+// the check, if it is not empty.
+func (b *tab) checkAccessibility(t *testing.T, rules ...string) {
 	t.Helper()
 	script, err := os.ReadFile(filepath.Join("testdata", "axe", "axe.min.js"))
 	if err != nil {
@@ -155,7 +168,11 @@ func (b *tab) checkAccessibility(t *testing.T) {
 	if b.text(`typeof window.axe`) == "undefined" {
 		b.run(string(script) + ";undefined")
 	}
-	got := b.text(`axe.run(document, { resultTypes: ["violations"] }).then((r) => JSON.stringify(
+	only, err := json.Marshal(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := b.text(`axe.run(document, { resultTypes: ["violations"], ...((only) => (only ? { runOnly: only } : {}))(` + string(only) + `) }).then((r) => JSON.stringify(
 		r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + " " + (n.any[0] || {}).message).join(" | "))))`)
 	var found []string
 	if err := json.Unmarshal([]byte(got), &found); err != nil {
