@@ -35,9 +35,19 @@ func TestConsole(t *testing.T) {
 		name string
 		run  func(t *testing.T)
 	}{
-		{"link", c.logsIn}, {"functions", c.checksFunctions}, {"push", c.showsPush}, {"logs", c.followsLogs}, {"hidden", c.restsWhileHidden}, {"crash", c.showsCrash},
-		{"scale", c.scales}, {"hostile", c.keepsText}, {"terminal", c.opensTerminal}, {"accessibility", c.isAccessible},
-		{"auditor", c.refusesAuditor}, {"restart", c.comesBack}, {"logout", c.logsOut},
+		{"link", c.logsIn},
+		{"functions", c.checksFunctions},
+		{"push", c.showsPush},
+		{"logs", c.followsLogs},
+		{"hidden", c.restsWhileHidden},
+		{"crash", c.showsCrash},
+		{"scale", c.scales},
+		{"hostile", c.keepsText},
+		{"terminal", c.opensTerminal},
+		{"accessibility", c.isAccessible},
+		{"auditor", c.refusesAuditor},
+		{"restart", c.comesBack},
+		{"logout", c.logsOut},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -236,10 +246,17 @@ func (c *consoleTest) opensTerminal(t *testing.T) {
 func (c *consoleTest) isAccessible(t *testing.T) {
 	c.in(t)
 	for _, p := range []struct{ path, selector, text string }{
-		{"/", "tr .name", "shop"}, {"/apps/" + c.guid, "#env-title", "Environment"}, {"/apps/" + c.guid + "/logs", ".row .text", "marker-in-the-log"},
-		{"/apps/" + c.guid + "/crashes", ".sentence", "config-server"}, {"/apps/" + c.guid + "/terminal", ".tools", "Instance"},
-		{"/crashes", ".sentence", "config-server"}, {"/services", ".empty", "dew marketplace"}, {"/routes", "tr .name", "shop.dew.localhost"},
-		{"/events", "td", "audit.app"}, {"/inbox", ".empty", "dew notify-on-crash"}, {"/daemon", "dd", "dew.localhost"},
+		{"/", "tr .name", "shop"},
+		{"/apps/" + c.guid, "#env-title", "Environment"},
+		{"/apps/" + c.guid + "/logs", ".row .text", "marker-in-the-log"},
+		{"/apps/" + c.guid + "/crashes", ".sentence", "config-server"},
+		{"/apps/" + c.guid + "/terminal", ".tools", "Instance"},
+		{"/crashes", ".sentence", "config-server"},
+		{"/services", ".empty", "dew marketplace"},
+		{"/routes", "tr .name", "shop.dew.localhost"},
+		{"/events", "td", "audit.app"},
+		{"/inbox", ".empty", "dew notify-on-crash"},
+		{"/daemon", "dd", "dew.localhost"},
 	} {
 		c.visit(p.path)
 		c.awaitText(p.selector, p.text)
