@@ -278,9 +278,9 @@ func (c *consoleTest) refusesAuditor(t *testing.T) {
 	var token struct {
 		Token string `json:"access_token"`
 	}
-	c.post(t, "/uaa/oauth/token", "Basic Y2Y6", "application/x-www-form-urlencoded", form.Encode(), &token)
+	c.post(t, "/uaa/oauth/token", "Basic Y2Y6", form.Encode(), &token)
 	var link struct{ URL string }
-	c.post(t, "/dew/v1/console/link", "bearer "+token.Token, "application/json", "", &link)
+	c.post(t, "/dew/v1/console/link", "bearer "+token.Token, "", &link)
 	b := c.other(t)
 	b.open(link.URL)
 	b.awaitText("tr .name", "shop")
@@ -304,14 +304,17 @@ func (c *consoleTest) refusesAuditor(t *testing.T) {
 	b.checkProblems()
 }
 
-func (c *consoleTest) post(t *testing.T, path, authorization, kind, body string, into any) {
+// post sends a form, or nothing.
+func (c *consoleTest) post(t *testing.T, path, authorization, form string, into any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.status.API+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.status.API+path, strings.NewReader(form))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", authorization)
-	req.Header.Set("Content-Type", kind)
+	if form != "" {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
 	res, err := c.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
