@@ -245,6 +245,7 @@ var rules = []rule{
 		PATCH /v3/service_plans/{guid}/visibility
 		DELETE /v3/service_plans/{guid}/visibility/{org}
 		PUT /dew/v1/apps/{guid}/crash-mails
+		GET /dew/v1/apps/{guid}/terminal
 		POST /dew/v1/spaces/{guid}/buildpacks
 		POST /dew/v1/processes/{guid}/kill
 		POST /dew/v1/service_instances/{guid}/snapshots

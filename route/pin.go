@@ -94,3 +94,27 @@ func (x *exchange) setStickyCookie(res *http.Response) {
 		res.Header.Add("Set-Cookie", own.String())
 	}
 }
+
+// consoleCookie is the session cookie of the web console. Browsers send it to all ports
+// of the console's host name, and apps must not get it.
+const consoleCookie = "dew_console="
+
+// dropConsoleCookie removes the cookie of the web console, and leaves all others as they
+// are.
+func dropConsoleCookie(h http.Header) {
+	if !slices.ContainsFunc(h["Cookie"], func(line string) bool { return strings.Contains(line, consoleCookie) }) {
+		return
+	}
+	var lines []string
+	for _, line := range h["Cookie"] {
+		parts := slices.DeleteFunc(strings.Split(line, ";"), func(part string) bool {
+			return strings.HasPrefix(strings.TrimSpace(part), consoleCookie)
+		})
+		if line = strings.TrimSpace(strings.Join(parts, ";")); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if h.Del("Cookie"); len(lines) > 0 {
+		h["Cookie"] = lines
+	}
+}

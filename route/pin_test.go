@@ -133,3 +133,22 @@ func TestOtherStickyCookies(t *testing.T) {
 		t.Error("a cookie beside JSESSIONID")
 	}
 }
+
+func TestDropConsoleCookie(t *testing.T) {
+	for _, tt := range []struct{ in, want []string }{
+		{nil, nil},
+		{[]string{"a=1; b=2"}, []string{"a=1; b=2"}},
+		{[]string{"dew_console=x"}, nil},
+		{[]string{"a=1; dew_console=x; b=2"}, []string{"a=1; b=2"}},
+		{[]string{"dew_console=x; b=2", "c=3;dew_console=y"}, []string{"b=2", "c=3"}},
+		{[]string{"my_dew_console=x;  b=2"}, []string{"my_dew_console=x;  b=2"}},
+	} {
+		h := http.Header{}
+		if tt.in != nil {
+			h["Cookie"] = slices.Clone(tt.in)
+		}
+		if dropConsoleCookie(h); !slices.Equal(h["Cookie"], tt.want) {
+			t.Errorf("%q = %q, want %q", tt.in, h["Cookie"], tt.want)
+		}
+	}
+}

@@ -75,8 +75,18 @@ func (h terminalHandlers) openTerminal(w http.ResponseWriter, r *http.Request) {
 
 // refusePlain returns the error for a request that is not a WebSocket.
 func (h terminalHandlers) refusePlain(w http.ResponseWriter, r *http.Request, a app.App) error {
-	if err := h.AllowSSH(access.Principal(r.Context()), a); err != nil {
-		return &rest.Error{Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized, Detail: err.Error()}
+	if !access.HasScope(access.Principal(r.Context()), http.MethodPost) {
+		return access.ErrNotAuthorized
+	}
+	if err := h.Access.Require(r.Context(), access.Develop, a.Space); err != nil {
+		return rest.Missing("App", err)
+	}
+	why, err := h.sshDisabledReason(a)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return rest.Unprocessable("ssh is not enabled for app '%s': %s", a.Name, why)
 	}
 	w.Header().Set("Upgrade", "websocket")
 	return &rest.Error{Status: http.StatusUpgradeRequired, Code: v3.CodeBadRequest, Title: v3.TitleBadRequest, Detail: "This endpoint is a WebSocket"}

@@ -81,6 +81,7 @@ var Single = map[string]Object{
 	"follow": {"type": "boolean"}, "no_sidecars": {"type": "boolean"}, "no_platform": {"type": "boolean"}, "since_last_start": {"type": "boolean"},
 	"from": {"type": "integer", "minimum": 0}, "newest": {"type": "integer", "minimum": 0}, "crash": {"type": "integer", "minimum": 1},
 	"source": {"type": "string"}, "process": {"type": "string"}, "sidecar": {"type": "string"}, "contains": {"type": "string"},
+	"index": {"type": "integer", "minimum": 0}, "cols": {"type": "integer", "minimum": 1}, "rows": {"type": "integer", "minimum": 1},
 	"instance": {"type": "integer", "minimum": 0}, "stream": {"enum": []string{"OUT", "ERR"}},
 	"since": timeSchema(), "until": timeSchema(),
 

@@ -325,7 +325,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	web, err := d.openConsole()
+	web, err := openConsole(d)
 	if err != nil {
 		return err
 	}
@@ -346,7 +346,8 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *daemon) openConsole() (*console.Console, error) {
+// openConsole returns the web console, with its stored sessions.
+func openConsole(d *daemon) (*console.Console, error) {
 	public, err := url.Parse(d.cfg.PublicURL)
 	if err != nil {
 		return nil, err
