@@ -195,6 +195,9 @@ func New(c Config) (*Server, error) {
 	}
 	s.group()
 	s.c.Metrics.Watch(c.Logs, c.Stats)
+	if c.Usage != nil {
+		s.c.Metrics.WatchUsage(c.Usage.Once, c.Registry, c.Logger)
+	}
 	if err := s.register(); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ man8=share/man/man8/dewd.8
 bash=share/bash-completion/completions/dew
 zsh=share/zsh/site-functions/_dew
 fish=share/fish/vendor_completions.d/dew.fish
+dashboard=share/dew/grafana-dashboard.json
 
 # generate FILE COMMAND… writes the output of a command to a file.
 generate() {
@@ -42,6 +43,8 @@ install_dew() {
 	generate "$to/$bash" "$native/dew" completion bash
 	generate "$to/$zsh" "$native/dew" completion zsh
 	generate "$to/$fish" "$native/dew" completion fish
+	install -d "$to/share/dew"
+	install -m 644 "$here/dist/grafana-dashboard.json" "$to/$dashboard"
 }
 
 # Refuses while dewd runs: apps can be running, and without dewd nothing can stop them.
@@ -55,9 +58,10 @@ uninstall_dew() {
 	for program in $programs; do
 		rm -f "$to/bin/$program"
 	done
-	for file in "$man1" "$man8" "$bash" "$zsh" "$fish"; do
+	for file in "$man1" "$man8" "$bash" "$zsh" "$fish" "$dashboard"; do
 		rm -f "$to/$file"
 	done
+	[ ! -d "$to/share/dew" ] || rmdir --ignore-fail-on-non-empty "$to/share/dew"
 	rm -f "$units/dew.service" "$units/dew.socket"
 	[ -n "$1" ] || [ ! -e /var/lib/dew ] ||
 		echo "apps, logs and databases are kept in /var/lib/dew: remove that folder to delete them"

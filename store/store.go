@@ -196,6 +196,15 @@ func (db *DB) notifyOne(c change, fns []func(string)) {
 	}
 }
 
+// Version returns a number that changes with every commit.
+func (db *DB) Version() (version int, err error) {
+	err = db.View(func(tx *Tx) error {
+		version = tx.bolt.ID()
+		return nil
+	})
+	return version, err
+}
+
 func (db *DB) listen(bucket string, fn func(key string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -726,3 +726,29 @@ func TestRecode(t *testing.T) {
 		t.Errorf("Declared = %v, want things", got)
 	}
 }
+
+// The version changes with every commit, and only then.
+func TestVersion(t *testing.T) {
+	db, err := Open(filepath.Join(t.TempDir(), "dew.db"), Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	b := In[int](db, "numbers")
+	seen := map[int]bool{}
+	for i := range 3 {
+		if err := b.Put("a", i); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			v, err := db.Version()
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[v] = true
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d versions after 3 commits: %v", len(seen), seen)
+	}
+}

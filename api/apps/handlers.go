@@ -26,7 +26,8 @@ type Handlers struct {
 	SSH     *platform.SSHEndpoint
 	Version string // version of the program
 
-	Live Live // the usage of running instances
+	Live  Live // the usage of running instances
+	cache liveCache
 	// Terminals opens shells in instances; nil if there is no SSH server.
 	Terminals *sshd.Server
 	// Fail writes the error response of a terminal.

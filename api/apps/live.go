@@ -10,20 +10,24 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/usage"
+	"github.com/dewrun/dew/store"
 )
 
 // Usage is what the handlers need of the usage of instances. *usage.Sampler implements
 // it.
 type Usage interface {
 	Now(ctx context.Context) map[runtime.InstanceID]*usage.Usage
+	Once(ctx context.Context) map[runtime.InstanceID]*usage.Usage
 	History(app string) []usage.History
 	Crashes(process string) (usage.Crashes, error)
 }
@@ -167,11 +171,7 @@ func (h liveHandlers) readApps(q rest.Query) (apps []app.App, processes []app.Pr
 	reg := h.Platform.Registry
 	guids, some := q.Filters["app_guids"]
 	if !some {
-		var perr, rerr error
-		apps, err = reg.Apps()
-		processes, perr = reg.AllProcesses()
-		routes, rerr = reg.Routes()
-		return apps, processes, routes, errors.Join(err, perr, rerr)
+		return h.cache.read(h.Platform.DB, reg)
 	}
 	for _, guid := range slices.Compact(slices.Sorted(slices.Values(guids))) {
 		a, err := reg.App(guid)
@@ -186,6 +186,37 @@ func (h liveHandlers) readApps(q rest.Query) (apps []app.App, processes []app.Pr
 		apps, processes, routes = append(apps, a), append(processes, ps...), append(routes, rts...)
 	}
 	return apps, processes, routes, nil
+}
+
+// liveCache has all apps, processes and routes as long as nothing in the store changes.
+// Clients read live values every second, and decoding hundreds of values takes longer
+// than everything else.
+type liveCache struct {
+	mu        sync.Mutex // guards the fields below
+	version   int
+	apps      []app.App
+	processes []app.Process
+	routes    []app.Route
+}
+
+// read returns the values. The caller can change the slice of apps only.
+func (c *liveCache) read(db *store.DB, reg *registry.Registry) ([]app.App, []app.Process, []app.Route, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version, err := db.Version() // before the values: a later change is noticed next time
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if version != c.version {
+		apps, aerr := reg.Apps()
+		processes, perr := reg.AllProcesses()
+		routes, rerr := reg.Routes()
+		if err := errors.Join(aerr, perr, rerr); err != nil {
+			return nil, nil, nil, err
+		}
+		c.version, c.apps, c.processes, c.routes = version, apps, processes, routes
+	}
+	return slices.Clone(c.apps), c.processes, c.routes, nil
 }
 
 func (h liveHandlers) liveApp(a app.App, d liveData) (v3.LiveApp, error) {

@@ -201,15 +201,14 @@ func adviceFor(kind string, instances []v3.LiveInstance) []string {
 		}
 	}
 	total := instances[0].MemQuota
+	shared := slices.ContainsFunc(parts, func(p v3.LivePart) bool { return p.Sidecar != "" && p.MemQuota == 0 })
 	var out []string
 	for _, p := range parts {
 		limit, others := p.MemQuota, int64(0)
-		if limit == 0 {
-			if p.Sidecar != "" || len(parts) > 1 {
-				continue // several processes share the limit of the instance
-			}
-			limit = total
+		if p.Sidecar != "" && limit == 0 || p.Sidecar == "" && shared {
+			continue // several processes share the limit of the instance
 		}
+		limit = cmp.Or(limit, total)
 		if p.Sidecar == "" {
 			others = total - limit
 		}

@@ -51,7 +51,7 @@ func TestMemoryAdvice(t *testing.T) {
 			[]v3.LiveInstance{instance(old, 256, part("", 0, 10, 20)), instance(old, 256, part("", 0, 100, 180)), instance(now, 256, part("", 0, 250, 255))},
 			[]string{},
 		},
-		{"a shared limit has no owner", []v3.LiveInstance{instance(old, 512, part("", 0, 10, 20), part("agent", 0, 10, 20))}, []string{}},
+		{"a shared limit has no owner", []v3.LiveInstance{instance(old, 512, part("", 512, 10, 20), part("agent", 0, 10, 20))}, []string{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(memoryAdvice(tt.in, now), tt.want); diff != "" {

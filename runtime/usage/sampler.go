@@ -138,6 +138,13 @@ func (s *Sampler) Now(ctx context.Context) map[runtime.InstanceID]*Usage {
 	return s.now.Load().usage
 }
 
+// Once returns the current usage like Now. It does not make the Sampler observe every
+// second, so it is for clients that read rarely.
+func (s *Sampler) Once(ctx context.Context) map[runtime.InstanceID]*Usage {
+	s.observe(ctx)
+	return s.now.Load().usage
+}
+
 // observe reads the counters of all instances, unless that happened a moment ago.
 func (s *Sampler) observe(ctx context.Context) {
 	s.mu.Lock()
