@@ -55,7 +55,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test quick unit integration proof fuzz vmtest lint bench cover install uninstall deb env tarballs fresh clean root
+.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test quick unit integration proof fuzz vmtest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ tarballs: ## make bin/dew_VERSION_ARCH.tar.gz with static programs for amd64 and
 		$(MAKE) --no-print-directory build ARCH=$$arch BIN=bin/$$arch && \
 		tar -C bin/$$arch -czf bin/dew_$(VERSION)_$$arch.tar.gz --owner 0 --group 0 . && echo bin/dew_$(VERSION)_$$arch.tar.gz || exit 1; \
 	done
+
+console-vendor: ## fetch the third-party scripts of the console with npm, and verify their checksums
+	@dist/console-vendor.sh
 
 fresh: root ## run the commands of README and docs/install.md on a bare Debian with only Go, make and apt
 	@dist/need.sh --no-start mmdebstrap=mmdebstrap unshare=util-linux

@@ -295,4 +295,6 @@ func (p *terminalPump) copyOutput(ctx context.Context) {
 
 // alive reports whether the client responds. Its response cannot be read while the shell
 // does not read its input.
-func (p *terminalPump) alive(ctx context.Context) bool { return p.paused.Load() || p.conn.Ping(ctx) == nil }
+func (p *terminalPump) alive(ctx context.Context) bool {
+	return p.paused.Load() || p.conn.Ping(ctx) == nil
+}

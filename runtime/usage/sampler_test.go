@@ -82,7 +82,14 @@ func newMachine(t testing.TB) *machine {
 
 // start starts an instance with a sidecar.
 func (m *machine) start(id runtime.InstanceID, index int) *fakeContainer {
-	c := &fakeContainer{begun: time.Now(), spec: runtime.Spec{
+	return m.add(id, index, nil)
+}
+
+// startBlocked starts an instance whose disk cannot be measured before block is closed.
+func (m *machine) startBlocked(id runtime.InstanceID, block chan struct{}) { m.add(id, 0, block) }
+
+func (m *machine) add(id runtime.InstanceID, index int, block chan struct{}) *fakeContainer {
+	c := &fakeContainer{begun: time.Now(), block: block, spec: runtime.Spec{
 		Kind: runtime.KindInstance, Instance: id, App: "a", Type: "web", StartedAt: time.Now(),
 		Slot:      runtime.SlotID{Process: "p", Index: index},
 		Processes: []runtime.ProcessSpec{{Exec: "main", Memory: 64 << 20}, {Exec: "sidecar-0", Name: "agent", Memory: 32 << 20}},
@@ -213,13 +220,13 @@ func TestReadings(t *testing.T) {
 // A containerd that does not answer stops no client.
 func TestSlowDisk(t *testing.T) {
 	run(t, func(m *machine, s *Sampler) {
-		c := m.start("i", 0)
-		c.block = make(chan struct{})
+		block := make(chan struct{})
+		m.startBlocked("i", block)
 		time.Sleep(30 * time.Second)
 		if u := s.Now(t.Context())["i"]; u == nil || !near(u.CPU, 0.5) || u.Disk != 0 {
 			t.Errorf("usage = %+v, want it without the disk", u)
 		}
-		close(c.block)
+		close(block)
 		time.Sleep(20 * time.Second)
 		if u := s.Now(t.Context())["i"]; u == nil || !near(u.CPU, 0.5) || u.Disk != 5<<20 {
 			t.Errorf("usage = %+v, want the disk", u)
