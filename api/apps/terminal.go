@@ -123,7 +123,8 @@ func (h terminalHandlers) terminalRequest(r *http.Request, a app.App) (sshd.Term
 		Who: access.Principal(r.Context()), Index: index, Size: runtime.Size{Columns: uint16(cols), Rows: uint16(rows)}, Peer: r.RemoteAddr,
 	}
 	if crash > 0 {
-		return req, h.chooseCrash(&req, a, crash)
+		err := h.chooseCrash(&req, a, crash)
+		return req, err
 	}
 	kind := q.Get("process")
 	if kind == "" {

@@ -89,7 +89,7 @@ func (m *machine) start(id runtime.InstanceID, index int) *fakeContainer {
 func (m *machine) startBlocked(id runtime.InstanceID, block chan struct{}) { m.add(id, 0, block) }
 
 func (m *machine) add(id runtime.InstanceID, index int, block chan struct{}) *fakeContainer {
-	c := &fakeContainer{begun: time.Now(), block: block, spec: runtime.Spec{
+	c := &fakeContainer{begun: time.Now(), block: block, peak: 50 << 20, spec: runtime.Spec{
 		Kind: runtime.KindInstance, Instance: id, App: "a", Type: "web", StartedAt: time.Now(),
 		Slot:      runtime.SlotID{Process: "p", Index: index},
 		Processes: []runtime.ProcessSpec{{Exec: "main", Memory: 64 << 20}, {Exec: "sidecar-0", Name: "agent", Memory: 32 << 20}},
@@ -160,7 +160,6 @@ func near(got, want float64) bool { return math.Abs(got-want) < 0.01 }
 func TestNow(t *testing.T) {
 	run(t, func(m *machine, s *Sampler) {
 		c := m.start("i", 0)
-		c.peak = 50 << 20
 		time.Sleep(20 * time.Second)
 		m.serve("i", runtime.Traffic{Requests: 40, Time: 4 * time.Second})
 		for range 3 { // clients that read at different times
