@@ -159,7 +159,7 @@ func near(got, want float64) bool { return math.Abs(got-want) < 0.01 }
 // The rates are those of the instance, however many clients read and how often.
 func TestNow(t *testing.T) {
 	run(t, func(m *machine, s *Sampler) {
-		c := m.start("i", 0)
+		m.start("i", 0)
 		time.Sleep(20 * time.Second)
 		m.serve("i", runtime.Traffic{Requests: 40, Time: 4 * time.Second})
 		for range 3 { // clients that read at different times
