@@ -161,12 +161,12 @@ var errDisconnected = errors.New("the client closed the connection")
 // serveTerminal connects a WebSocket with a shell until one of them ends.
 func (h terminalHandlers) serveTerminal(ctx context.Context, conn *websocket.Conn, req sshd.TerminalRequest) {
 	if h.Terminals == nil {
-		farewell(conn, v3.TerminalMessage{Error: "ssh is disabled: start dewd with --ssh ADDRESS"})
+		farewell(ctx, conn, v3.TerminalMessage{Error: "ssh is disabled: start dewd with --ssh ADDRESS"})
 		return
 	}
 	t, err := h.Terminals.OpenTerminal(ctx, req)
 	if err != nil {
-		farewell(conn, v3.TerminalMessage{Error: err.Error()})
+		farewell(ctx, conn, v3.TerminalMessage{Error: err.Error()})
 		return
 	}
 	session, stop := context.WithCancelCause(ctx)
@@ -200,7 +200,7 @@ func (h terminalHandlers) serveTerminal(ctx context.Context, conn *websocket.Con
 		case <-session.Done():
 		}
 	}
-	farewell(conn, lastMessage(session, end, err))
+	farewell(ctx, conn, lastMessage(session, end, err))
 }
 
 // lastMessage returns the result of a session for its client.
@@ -217,8 +217,8 @@ func lastMessage(session context.Context, end runtime.SessionEnd, err error) v3.
 }
 
 // farewell sends the last message and closes the connection.
-func farewell(conn *websocket.Conn, m v3.TerminalMessage) {
-	ctx, cancel := context.WithTimeout(context.Background(), farewellLimit)
+func farewell(ctx context.Context, conn *websocket.Conn, m v3.TerminalMessage) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
 	defer cancel()
 	b, err := json.Marshal(m)
 	if err == nil {

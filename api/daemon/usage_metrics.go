@@ -55,7 +55,7 @@ func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 		c.log.Warn("cannot read the names of apps for the metrics", "err", err)
 		return
 	}
-	for labels, u := range newestInstances(c.read(context.Background()), names) {
+	for labels, u := range newestInstances(c.read(context.Background()), names) { //nolint:forbidigo // a Collector gets no context, and this only reads files of the kernel
 		whole := []string{labels.app.app, labels.app.space, labels.app.org, labels.kind, strconv.Itoa(labels.index)}
 		ch <- prometheus.MustNewConstMetric(descRequests, prometheus.CounterValue, float64(u.Traffic.Requests), whole...)
 		for _, p := range u.Parts {

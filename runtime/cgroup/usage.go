@@ -110,11 +110,11 @@ func readFile(path string, b []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(fd) //nolint:errcheck // only read
+	defer unix.Close(fd)
 	n := 0
 	for n < len(b) {
 		got, err := unix.Read(fd, b[n:])
-		if err == unix.EINTR { //nolint:errorlint // a system call returns it unwrapped
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || got == 0 {

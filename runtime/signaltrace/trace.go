@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trace is a ring buffer of the kernel with the newest signals. A nil Trace knows no
+// Trace is a ring buffer of the kernel with the newest signals. A nil Trace has no
 // senders.
 type Trace struct {
 	mount *os.File // tracefs, which is mounted nowhere
@@ -94,7 +94,12 @@ func (t *Trace) set(file, value string) error {
 	if old, err := os.ReadFile(filepath.Join(t.dir, file)); err == nil && strings.Contains(string(old), "["+value+"]") {
 		return nil // a clock that is set again empties the buffer
 	}
-	return os.WriteFile(filepath.Join(t.dir, file), []byte(value), 0)
+	f, err := os.OpenFile(filepath.Join(t.dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }
 
 // Close ends the trace.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The sender of a signal is found, also after the trace was opened again.
+// The sender of a signal is found, even after the trace was opened again.
 func TestFind(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("tracing needs root")

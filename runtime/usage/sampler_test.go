@@ -80,20 +80,16 @@ func newMachine(t testing.TB) *machine {
 	return &machine{traffic: map[runtime.InstanceID]runtime.Traffic{}, exits: runtime.NewExitLog(db, 0)}
 }
 
-// start starts an instance with a sidecar.
-func (m *machine) start(id runtime.InstanceID, index int) *fakeContainer {
-	return m.add(id, index, nil)
-}
-
-// startBlocked starts an instance whose disk cannot be measured before block is closed.
-func (m *machine) startBlocked(id runtime.InstanceID, block chan struct{}) { m.add(id, 0, block) }
-
-func (m *machine) add(id runtime.InstanceID, index int, block chan struct{}) *fakeContainer {
-	c := &fakeContainer{begun: time.Now(), block: block, peak: 50 << 20, spec: runtime.Spec{
+// start starts an instance with a sidecar. The functions change it before that.
+func (m *machine) start(id runtime.InstanceID, index int, change ...func(*fakeContainer)) *fakeContainer {
+	c := &fakeContainer{begun: time.Now(), spec: runtime.Spec{
 		Kind: runtime.KindInstance, Instance: id, App: "a", Type: "web", StartedAt: time.Now(),
 		Slot:      runtime.SlotID{Process: "p", Index: index},
 		Processes: []runtime.ProcessSpec{{Exec: "main", Memory: 64 << 20}, {Exec: "sidecar-0", Name: "agent", Memory: 32 << 20}},
 	}}
+	for _, fn := range change {
+		fn(c)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running = append(m.running, c)
@@ -159,7 +155,7 @@ func near(got, want float64) bool { return math.Abs(got-want) < 0.01 }
 // The rates are those of the instance, however many clients read and how often.
 func TestNow(t *testing.T) {
 	run(t, func(m *machine, s *Sampler) {
-		m.start("i", 0)
+		m.start("i", 0, func(c *fakeContainer) { c.peak = 50 << 20 })
 		time.Sleep(20 * time.Second)
 		m.serve("i", runtime.Traffic{Requests: 40, Time: 4 * time.Second})
 		for range 3 { // clients that read at different times
@@ -220,7 +216,7 @@ func TestReadings(t *testing.T) {
 func TestSlowDisk(t *testing.T) {
 	run(t, func(m *machine, s *Sampler) {
 		block := make(chan struct{})
-		m.startBlocked("i", block)
+		m.start("i", 0, func(c *fakeContainer) { c.block = block })
 		time.Sleep(30 * time.Second)
 		if u := s.Now(t.Context())["i"]; u == nil || !near(u.CPU, 0.5) || u.Disk != 0 {
 			t.Errorf("usage = %+v, want it without the disk", u)
