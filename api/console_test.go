@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/console"
 )
@@ -25,17 +25,14 @@ func (w *testServer) browse(link v3.ConsoleLink) *browser {
 	_, code, _ := strings.Cut(link.URL, "#")
 	b := &browser{w: w}
 	got := b.send("POST", "/console/login", `{"code":"`+code+`"}`, map[string]string{"Content-Type": "application/json"})
-	if got.Code != 204 {
+	var login v3.ConsoleLogin
+	if err := json.Unmarshal(got.Body.Bytes(), &login); got.Code != 200 || err != nil {
 		w.t.Fatalf("login = %d %s", got.Code, got.Body)
 	}
 	for _, c := range got.Result().Cookies() {
 		b.cookie = c.Name + "=" + c.Value
 	}
-	var info v3.ConsoleInfo
-	if err := json.Unmarshal(b.send("GET", "/dew/v1/console/session", "", nil).Body.Bytes(), &info); err != nil {
-		w.t.Fatal(err)
-	}
-	b.csrf = info.CSRFToken
+	b.csrf = login.CSRFToken
 	return b
 }
 
@@ -50,6 +47,8 @@ func (b *browser) send(method, path, body string, header map[string]string) *htt
 	}
 	if method != "GET" {
 		r.Header.Set("Origin", publicURL)
+	}
+	if b.csrf != "" {
 		r.Header.Set(console.CSRFHeader, b.csrf)
 	}
 	for name, value := range header {
@@ -85,7 +84,7 @@ func TestConsoleSession(t *testing.T) {
 	b := w.browse(link)
 	var info v3.ConsoleInfo
 	got := b.send("GET", "/dew/v1/console/session", "", nil)
-	if err := json.Unmarshal(got.Body.Bytes(), &info); err != nil || info.User.Name != "admin" || !info.Admin || info.Version != "1.2.3" || info.API != publicURL || info.CSRFToken == "" {
+	if err := json.Unmarshal(got.Body.Bytes(), &info); err != nil || info.User.Name != "admin" || !info.Admin || info.Version != "1.2.3" || info.API != publicURL {
 		t.Errorf("session = %+v %v", info, err)
 	}
 	a := w.createApp("shop")
@@ -99,8 +98,8 @@ func TestConsoleSession(t *testing.T) {
 	}{
 		{"read", "GET", path, "", nil, 200, "shop"},
 		{"change", "PATCH", path, `{"name":"shop2"}`, nil, 200, "shop2"},
-		{"no CSRF token", "PATCH", path, `{"name":"x"}`, map[string]string{console.CSRFHeader: ""}, 403, "X-CSRF-Token"},
-		{"wrong CSRF token", "PATCH", path, `{"name":"x"}`, map[string]string{console.CSRFHeader: "x"}, 403, "X-CSRF-Token"},
+		{"no CSRF token", "PATCH", path, `{"name":"x"}`, map[string]string{console.CSRFHeader: ""}, 401, "X-CSRF-Token"},
+		{"wrong CSRF token", "PATCH", path, `{"name":"x"}`, map[string]string{console.CSRFHeader: "x"}, 401, "X-CSRF-Token"},
 		{"other site", "PATCH", path, `{"name":"x"}`, map[string]string{"Origin": evil, "Sec-Fetch-Site": "cross-site"}, 403, "origin"},
 		{"other site without an origin", "GET", path, "", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403, "Only pages of the console"},
 		{"app on another port", "GET", path, "", map[string]string{"Sec-Fetch-Site": "same-site"}, 403, "Only pages of the console"},
@@ -209,7 +208,7 @@ func TestConsoleRefusals(t *testing.T) {
 		t.Errorf("a client's link = %d %s", got.Code, got.Body)
 	}
 	var info v3.ConsoleInfo
-	if got := w.as(robot, "GET", "/dew/v1/console/session", ""); json.Unmarshal(got.Body.Bytes(), &info) != nil || info.User.GUID != "robot" || info.CSRFToken != "" {
+	if got := w.as(robot, "GET", "/dew/v1/console/session", ""); json.Unmarshal(got.Body.Bytes(), &info) != nil || info.User.GUID != "robot" {
 		t.Errorf("a client = %d %s", got.Code, got.Body)
 	}
 	var link v3.ConsoleLink

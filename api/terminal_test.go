@@ -20,7 +20,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/console"
@@ -185,7 +185,7 @@ func (s *terminalServer) dial(query string, header http.Header) (*websocket.Conn
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
-	conn, res, err := websocket.Dial(ctx, s.url+"/dew/v1/apps/"+s.app.GUID+"/terminal"+query, &websocket.DialOptions{HTTPHeader: header})
+	conn, res, err := websocket.Dial(ctx, s.url+"/dew/v1/apps/"+s.app.GUID+"/terminal"+query, withProtocols(header))
 	if err != nil && res != nil {
 		return nil, fmt.Errorf("%d", res.StatusCode)
 	}
@@ -277,7 +277,7 @@ func TestTerminalOfConsole(t *testing.T) {
 	s.want(201, "POST", "/dew/v1/console/link", "", &link)
 	b := s.browse(link)
 	header := func(origin string) http.Header {
-		h := http.Header{"Cookie": {b.cookie}}
+		h := http.Header{"Cookie": {b.cookie}, "Sec-Websocket-Protocol": {console.Protocol, console.TokenProtocol + b.csrf}}
 		if origin != "" {
 			h.Set("Origin", origin)
 		}
@@ -304,7 +304,6 @@ func TestTerminalOfConsole(t *testing.T) {
 	if _, err := s.dial("", header(s.url)); err == nil || err.Error() != "401" {
 		t.Errorf("after the end of the session: %v, want 401", err)
 	}
-	_ = console.CookieName
 }
 
 // The shell ends when the browser goes.
@@ -384,4 +383,13 @@ func TestTerminalRefusals(t *testing.T) {
 			t.Errorf("%s: %+v, want an error", text, m)
 		}
 	}
+}
+
+// withProtocols returns the options for a WebSocket with the protocols in header, which
+// the library wants apart.
+func withProtocols(header http.Header) *websocket.DialOptions {
+	const name = "Sec-Websocket-Protocol"
+	o := &websocket.DialOptions{HTTPHeader: header.Clone(), Subprotocols: header[name]}
+	o.HTTPHeader.Del(name)
+	return o
 }

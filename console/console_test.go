@@ -1,7 +1,9 @@
 package console
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/store"
 )
@@ -131,11 +134,21 @@ func (w *world) code(p auth.Principal) string {
 // login opens a session and returns its token.
 func (w *world) login(p auth.Principal) string {
 	w.t.Helper()
-	token, err := w.c.login(w.code(p), "Browser/1")
+	token, _, err := w.c.login(w.code(p), "Browser/1")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return token
+}
+
+// page returns the token of the page of a session.
+func (w *world) page(token string) string {
+	w.t.Helper()
+	s, err := w.c.Session(sessionID(token))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pageToken(s, token)
 }
 
 // wantSession fails if the session of a token is not as wanted.
@@ -162,11 +175,11 @@ func (w *world) request(method, path, body string, header map[string]string) *ht
 func TestLinkWorksOnce(t *testing.T) {
 	w := newWorld(t)
 	code := w.code(admin())
-	if _, err := w.c.login(code, ""); err != nil {
+	if _, _, err := w.c.login(code, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, used := range []string{code, "", "x", code + "x"} {
-		if _, err := w.c.login(used, ""); !errors.Is(err, ErrBadLink) {
+		if _, _, err := w.c.login(used, ""); !errors.Is(err, ErrBadLink) {
 			t.Errorf("login with %q = %v, want ErrBadLink", used, err)
 		}
 	}
@@ -178,11 +191,11 @@ func TestLinkExpires(t *testing.T) {
 		_, _, ann := w.user("ann")
 		early, late := w.code(ann), w.code(ann)
 		time.Sleep(59 * time.Second)
-		if _, err := w.c.login(early, ""); err != nil {
+		if _, _, err := w.c.login(early, ""); err != nil {
 			t.Errorf("after 59 s: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		if _, err := w.c.login(late, ""); !errors.Is(err, ErrBadLink) {
+		if _, _, err := w.c.login(late, ""); !errors.Is(err, ErrBadLink) {
 			t.Errorf("after 61 s: %v, want ErrBadLink", err)
 		}
 		if err := w.db.Close(); err != nil {
@@ -254,7 +267,7 @@ func TestSessionSurvivesRestart(t *testing.T) {
 	code := w.code(admin())
 	w.restart()
 	w.wantSession("after a restart", token, nil)
-	if _, err := w.c.login(code, ""); !errors.Is(err, ErrBadLink) {
+	if _, _, err := w.c.login(code, ""); !errors.Is(err, ErrBadLink) {
 		t.Errorf("a link after a restart = %v, want ErrBadLink", err)
 	}
 }
@@ -267,7 +280,7 @@ func TestStoredSession(t *testing.T) {
 	if err != nil || s.Name != "admin" || s.Origin != "uaa" || s.Agent != "Browser/1" || s.User == "" {
 		t.Errorf("session = %+v, %v", s, err)
 	}
-	if strings.Contains(s.ID, token) || s.ID == csrfToken(token) {
+	if strings.Contains(fmt.Sprintf("%+v", s), token) || strings.Contains(fmt.Sprintf("%+v", s), pageToken(s, token)) {
 		t.Error("the session contains its token")
 	}
 }
@@ -295,7 +308,7 @@ func TestSessionEnds(t *testing.T) {
 		},
 		"logout": func(t *testing.T, w *world, _ auth.User, _ auth.Role, token string) error {
 			got := w.request("POST", "/console/logout", "", map[string]string{
-				"Cookie": CookieName + "=" + token, CSRFHeader: csrfToken(token), "Origin": "http://" + host,
+				"Cookie": CookieName + "=" + token, CSRFHeader: w.page(token), "Origin": "http://" + host,
 			})
 			if got.Code != 204 || !strings.Contains(got.Header().Get("Set-Cookie"), "Max-Age=0") {
 				t.Errorf("logout = %d %v", got.Code, got.Header())
@@ -336,7 +349,7 @@ func TestLinkOfLostUser(t *testing.T) {
 	if err := w.roles.Delete(role.GUID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.c.login(code, ""); !errors.Is(err, ErrNoRoles) {
+	if _, _, err := w.c.login(code, ""); !errors.Is(err, ErrNoRoles) {
 		t.Errorf("login without roles = %v", err)
 	}
 	if _, _, err := w.c.Link(p); !errors.Is(err, ErrNoRoles) {
@@ -349,7 +362,7 @@ func TestLinkOfLostUser(t *testing.T) {
 	if err := w.auth.Accounts().SetPassword(u.GUID, "another"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.c.login(code, ""); !errors.Is(err, ErrBadLink) {
+	if _, _, err := w.c.login(code, ""); !errors.Is(err, ErrBadLink) {
 		t.Errorf("login after a new password = %v", err)
 	}
 }
@@ -400,14 +413,16 @@ func TestAuthenticate(t *testing.T) {
 	w := newWorld(t)
 	token := w.login(admin())
 	const own, evil = "http://" + host, "http://evil.example.com"
-	csrf := csrfToken(token)
+	csrf := w.page(token)
 	for _, tt := range []struct {
 		name, method string
 		header       map[string]string
 		want         error
 	}{
-		{"read", "GET", nil, nil},
-		{"read by the page", "GET", map[string]string{"Sec-Fetch-Site": "same-origin"}, nil},
+		{"read", "GET", map[string]string{CSRFHeader: csrf}, nil},
+		{"read by the page", "GET", map[string]string{"Sec-Fetch-Site": "same-origin", CSRFHeader: csrf}, nil},
+		{"only the cookie", "GET", map[string]string{"Sec-Fetch-Site": "same-origin"}, ErrCSRF},
+		{"the token twice", "GET", map[string]string{CSRFHeader: token}, ErrCSRF},
 		{"read by another site", "GET", map[string]string{"Sec-Fetch-Site": "cross-site"}, ErrForeign},
 		{"read by another port", "GET", map[string]string{"Sec-Fetch-Site": "same-site"}, ErrForeign},
 		{"typed address", "GET", map[string]string{"Sec-Fetch-Site": "none"}, ErrForeign},
@@ -417,13 +432,15 @@ func TestAuthenticate(t *testing.T) {
 		{"change", "POST", map[string]string{"Origin": own, CSRFHeader: csrf}, nil},
 		{"change by the page", "DELETE", map[string]string{"Sec-Fetch-Site": "same-origin", CSRFHeader: csrf}, nil},
 		{"no CSRF token", "POST", map[string]string{"Origin": own}, ErrCSRF},
-		{"wrong CSRF token", "PATCH", map[string]string{"Origin": own, CSRFHeader: csrfToken("other")}, ErrCSRF},
+		{"wrong CSRF token", "PATCH", map[string]string{"Origin": own, CSRFHeader: pageToken(Session{Salt: "x"}, token)}, ErrCSRF},
 		{"the token as CSRF token", "PUT", map[string]string{"Origin": own, CSRFHeader: token}, ErrCSRF},
 		{"OPTIONS is no read", "OPTIONS", map[string]string{"Origin": own}, ErrCSRF},
 		{"change without an origin", "POST", map[string]string{CSRFHeader: csrf}, ErrForeign},
 		{"change by another site", "POST", map[string]string{"Origin": evil, CSRFHeader: csrf}, ErrForeign},
 		{"own origin, other site", "POST", map[string]string{"Origin": own, "Sec-Fetch-Site": "cross-site", CSRFHeader: csrf}, ErrForeign},
-		{"WebSocket", "GET", map[string]string{"Origin": own, "Upgrade": "websocket"}, nil},
+		{"WebSocket", "GET", map[string]string{"Origin": own, "Upgrade": "websocket", "Sec-WebSocket-Protocol": "dew.console, dew.token." + csrf}, nil},
+		{"WebSocket without the page's token", "GET", map[string]string{"Origin": own, "Upgrade": "websocket", "Sec-WebSocket-Protocol": "dew.console"}, ErrCSRF},
+		{"WebSocket with the header", "GET", map[string]string{"Origin": own, "Upgrade": "websocket", CSRFHeader: csrf}, ErrCSRF},
 		{"WebSocket of another site", "GET", map[string]string{"Origin": evil, "Upgrade": "websocket"}, ErrForeign},
 		{"WebSocket without an origin", "GET", map[string]string{"Upgrade": "websocket"}, ErrForeign},
 	} {
@@ -452,11 +469,11 @@ func TestHasCookie(t *testing.T) {
 		t.Error("a request without a cookie has one")
 	}
 	r.Header.Set("Cookie", CookieName+"=x")
-	if !HasCookie(r) || CSRFToken(r) != csrfToken("x") {
+	if !HasCookie(r) {
 		t.Error("the cookie is not seen")
 	}
 	r.Header.Set("Authorization", "")
-	if HasCookie(r) || CSRFToken(r) != "" {
+	if HasCookie(r) {
 		t.Error("the cookie counts beside an Authorization header")
 	}
 }
@@ -476,14 +493,18 @@ func TestLoginRequest(t *testing.T) {
 		{"no code", `{}`, map[string]string{"Content-Type": kind, "Origin": "http://" + host}, 400},
 		{"too long", `{"code":"` + strings.Repeat("x", maxLogin) + `"}`, map[string]string{"Content-Type": kind, "Origin": "http://" + host}, 400},
 		{"wrong code", `{"code":"x"}`, map[string]string{"Content-Type": kind, "Origin": "http://" + host}, 401},
-		{"right", `{"code":"CODE"}`, map[string]string{"Content-Type": kind + "; charset=utf-8", "Sec-Fetch-Site": "same-origin"}, 204},
+		{"right", `{"code":"CODE"}`, map[string]string{"Content-Type": kind + "; charset=utf-8", "Sec-Fetch-Site": "same-origin"}, 200},
 	} {
 		code := w.code(admin())
 		got := w.request("POST", "/console/login", strings.Replace(tt.body, "CODE", code, 1), tt.header)
-		if got.Code != tt.want || (got.Header().Get("Set-Cookie") != "") != (tt.want == 204) {
+		if got.Code != tt.want || (got.Header().Get("Set-Cookie") != "") != (tt.want == 200) {
 			t.Errorf("%s: %d %s %v, want %d", tt.name, got.Code, got.Body, got.Header(), tt.want)
 		}
-		if tt.want == 204 {
+		if tt.want == 200 {
+			var login v3.ConsoleLogin
+			if err := json.Unmarshal(got.Body.Bytes(), &login); err != nil || len(login.CSRFToken) != 64 {
+				t.Errorf("login = %s, want the page's token", got.Body)
+			}
 			cookie := got.Header().Get("Set-Cookie")
 			for _, part := range []string{"dew_console=", "Path=/;", "HttpOnly", "SameSite=Strict", "Max-Age=604800"} {
 				if !strings.Contains(cookie, part) {
@@ -519,7 +540,7 @@ func TestLoginReplacesSession(t *testing.T) {
 	got := w.request("POST", "/console/login", `{"code":"`+w.code(admin())+`"}`, map[string]string{
 		"Content-Type": "application/json", "Origin": "http://" + host, "Cookie": CookieName + "=" + old,
 	})
-	if got.Code != 204 {
+	if got.Code != 200 {
 		t.Fatalf("login = %d %s", got.Code, got.Body)
 	}
 	w.wantSession("replaced", old, ErrEnded)
@@ -532,7 +553,7 @@ func TestLogoutNeedsToken(t *testing.T) {
 	w := newWorld(t)
 	token := w.login(admin())
 	cookie := CookieName + "=" + token
-	if got := w.request("POST", "/console/logout", "", map[string]string{"Cookie": cookie, "Origin": "http://" + host}); got.Code != 403 {
+	if got := w.request("POST", "/console/logout", "", map[string]string{"Cookie": cookie, "Origin": "http://" + host}); got.Code != 401 {
 		t.Errorf("logout without a CSRF token = %d", got.Code)
 	}
 	w.wantSession("after a refused logout", token, nil)

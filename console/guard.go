@@ -11,8 +11,13 @@ import (
 const (
 	// CookieName is the name of the cookie with a session's token.
 	CookieName = "dew_console"
-	// CSRFHeader is the header with the session's CSRF token, which every change needs.
+	// CSRFHeader is the header with the page's token, which every request needs.
 	CSRFHeader = "X-CSRF-Token"
+	// Protocol is the WebSocket protocol of the page. Browsers send no headers of a page
+	// with a WebSocket, so the page's token is a second protocol, after TokenProtocol.
+	Protocol = "dew.console"
+	// TokenProtocol is the start of a WebSocket protocol with the page's token.
+	TokenProtocol = "dew.token."
 )
 
 // HasCookie reports whether a session's cookie identifies the caller of a request. A
@@ -23,8 +28,9 @@ func HasCookie(r *http.Request) bool {
 }
 
 // Authenticate returns the session and the user of a request with a cookie. Only the
-// page itself can make such a request: see fromPage. A change also needs the CSRF
-// token.
+// page itself can make such a request: see fromPage. The request also needs the page's
+// token. Browsers send cookies to every port of a host, so another server on the machine
+// can get the cookie, but not the token: the page stores it for its own origin.
 func (c *Console) Authenticate(r *http.Request) (Session, auth.Principal, error) {
 	if !c.fromPage(r) {
 		return Session{}, auth.Principal{}, ErrForeign
@@ -37,22 +43,23 @@ func (c *Console) Authenticate(r *http.Request) (Session, auth.Principal, error)
 	if err != nil {
 		return s, p, err
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		given, want := r.Header.Get(CSRFHeader), csrfToken(cookie.Value)
-		if subtle.ConstantTimeCompare([]byte(given), []byte(want)) != 1 {
-			return s, auth.Principal{}, ErrCSRF
-		}
+	if subtle.ConstantTimeCompare([]byte(sentToken(r)), []byte(pageToken(s, cookie.Value))) != 1 {
+		return s, auth.Principal{}, ErrCSRF
 	}
 	return s, p, nil
 }
 
-// CSRFToken returns the CSRF token of the session whose cookie a request has.
-func CSRFToken(r *http.Request) string {
-	cookie, err := r.Cookie(CookieName)
-	if err != nil || !HasCookie(r) {
-		return ""
+// sentToken returns the page's token in a request.
+func sentToken(r *http.Request) string {
+	if r.Header.Get("Upgrade") == "" {
+		return r.Header.Get(CSRFHeader)
 	}
-	return csrfToken(cookie.Value)
+	for protocol := range strings.SplitSeq(r.Header.Get("Sec-WebSocket-Protocol"), ",") {
+		if token, ok := strings.CutPrefix(strings.TrimSpace(protocol), TokenProtocol); ok {
+			return token
+		}
+	}
+	return ""
 }
 
 // fromPage reports whether a page of the console's own origin made the request. Another
@@ -60,7 +67,8 @@ func CSRFToken(r *http.Request) string {
 //
 // Browsers send Sec-Fetch-Site only over TLS and to the machine itself, and no Origin
 // with a GET to the own origin. So a GET without both is accepted: it changes nothing,
-// and pages of other origins cannot read the response. A WebSocket always has an Origin.
+// it needs the page's token, and pages of other origins cannot read the response. A
+// WebSocket always has an Origin.
 func (c *Console) fromPage(r *http.Request) bool {
 	sites := r.Header.Values("Sec-Fetch-Site")
 	for _, site := range sites {

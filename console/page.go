@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // policy is the content security policy of the page: only its own files, its own
@@ -53,7 +53,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveLogin exchanges the code of a link for a cookie. It accepts only JSON, which
+// serveLogin exchanges the code of a link for a cookie and the page's token. It accepts only JSON, which
 // pages of other origins cannot send without permission.
 func (c *Console) serveLogin(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
@@ -77,14 +77,15 @@ func (c *Console) serveLogin(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, http.StatusBadRequest, v3.Error{Code: v3.CodeBadRequest, Title: v3.TitleBadRequest, Detail: `The login needs a body such as {"code":"..."}`})
 		return
 	}
-	token, err := c.login(body.Code, r.UserAgent())
+	token, page, err := c.login(body.Code, r.UserAgent())
 	if err != nil {
 		c.refuse(w, err)
 		return
 	}
 	c.endReplaced(r)
 	c.setCookie(w, r, token, int(SessionLifetime.Seconds()))
-	w.WriteHeader(http.StatusNoContent)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v3.ConsoleLogin{CSRFToken: page}) // the browser may have disconnected
 }
 
 // endReplaced ends the session whose cookie a new login replaces.
@@ -135,7 +136,7 @@ func Refusal(err error) (int, v3.Error, bool) {
 	case errors.Is(err, ErrForeign):
 		return http.StatusForbidden, v3.Error{Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized, Detail: "Only pages of the console can use its session"}, true
 	case errors.Is(err, ErrCSRF):
-		return http.StatusForbidden, v3.Error{Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized, Detail: "The header X-CSRF-Token is missing or wrong: GET /dew/v1/console/session returns its value"}, true
+		return http.StatusUnauthorized, v3.Error{Code: v3.CodeNotAuthenticated, Title: v3.TitleNotAuthenticated, Detail: "The header X-CSRF-Token is missing or wrong. Only the page that opened the link has its value." + again}, true
 	case errors.Is(err, ErrNoRoles):
 		return http.StatusUnprocessableEntity, v3.Error{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: "You have no role in an organization or space, so the console would be empty. Ask an administrator for a role."}, true
 	}

@@ -25,6 +25,7 @@ type Session struct {
 	CreatedAt time.Time
 	UsedAt    time.Time // accurate to a minute
 	Agent     string    // user agent of the browser
+	Salt      string    // of the page's token
 }
 
 // Expires returns when the session ends if it is not used.
@@ -68,30 +69,31 @@ func (c *Console) resume(g auth.Grant) (auth.Principal, error) {
 	return p, err
 }
 
-// login exchanges the code of a link for a session, and returns its token.
-func (c *Console) login(code, agent string) (string, error) {
+// login exchanges the code of a link for a session, and returns its token and the token
+// of the page.
+func (c *Console) login(code, agent string) (token, page string, err error) {
 	g, ok := c.links.Take(code)
 	if !ok {
-		return "", ErrBadLink
+		return "", "", ErrBadLink
 	}
 	p, err := c.resume(g)
 	if errors.Is(err, ErrEnded) { // the password changed since
-		return "", ErrBadLink
+		return "", "", ErrBadLink
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	u, err := c.c.Auth.Accounts().User(p.ID)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	token := ticket.Secret()
-	s := Session{ID: sessionID(token), User: u.GUID, Name: u.Name, Origin: u.Origin, Grant: g, CreatedAt: now(), Agent: cleanAgent(agent)}
+	token = ticket.Secret()
+	s := Session{ID: sessionID(token), User: u.GUID, Name: u.Name, Origin: u.Origin, Grant: g, CreatedAt: now(), Agent: cleanAgent(agent), Salt: ticket.Secret()}
 	s.UsedAt, s.Grant.ID = s.CreatedAt, "console-"+s.ID
 	if err := c.store(s); err != nil {
-		return "", fmt.Errorf("cannot store the console session: %w", err)
+		return "", "", fmt.Errorf("cannot store the console session: %w", err)
 	}
-	return token, nil
+	return token, pageToken(s, token), nil
 }
 
 // store stores a new session. It ends the user's sessions that were not used for the
@@ -236,11 +238,11 @@ func sessionID(token string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// csrfToken returns the token that the page sends with changes. It is derived from the
-// session's token, so nothing else is stored.
-func csrfToken(token string) string {
-	h := hmac.New(sha256.New, []byte(token))
-	h.Write([]byte("dew console csrf"))
+// pageToken returns the token that the page sends with each request. Only dewd can
+// derive it from the token in the cookie, because the salt never leaves the store.
+func pageToken(s Session, token string) string {
+	h := hmac.New(sha256.New, []byte(s.Salt))
+	h.Write([]byte(token))
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -17,8 +17,9 @@ import (
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/sshd"
 )
@@ -64,7 +65,7 @@ func (h terminalHandlers) openTerminal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The listener has already checked the Origin.
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true, Subprotocols: []string{console.Protocol}})
 	if err != nil {
 		return // Accept has responded
 	}

@@ -65,7 +65,7 @@ func (h consoleHandlers) getInfo(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, consoleError(err)
 	}
-	out.User.Origin, out.CSRFToken, out.ExpiresAt = s.Origin, console.CSRFToken(r), s.Expires()
+	out.User.Origin, out.ExpiresAt = s.Origin, s.Expires()
 	return out, nil
 }
 

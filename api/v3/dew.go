@@ -176,6 +176,11 @@ type ConsoleLink struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
+// ConsoleLogin is the response of POST /console/login.
+type ConsoleLogin struct {
+	CSRFToken string `json:"csrf_token"` // for the header X-CSRF-Token of every request
+}
+
 // ConsoleInfo is the response of GET /dew/v1/console/session: the data that the page
 // needs to start.
 type ConsoleInfo struct {
@@ -184,7 +189,6 @@ type ConsoleInfo struct {
 	// ReadsAll is true for administrators and global readers.
 	ReadsAll  bool      `json:"reads_all"`
 	SessionID string    `json:"session_id,omitempty"` // empty for requests with a token
-	CSRFToken string    `json:"csrf_token,omitempty"` // for the header X-CSRF-Token
 	ExpiresAt time.Time `json:"expires_at,omitzero"`  // end of the session if it is not used
 	Version   string    `json:"version"`
 	API       string    `json:"api"`              // URL

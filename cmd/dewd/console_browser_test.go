@@ -25,8 +25,11 @@ addEventListener("error", (e) => problems.push(e.message || "cannot load " + (e.
 addEventListener("unhandledrejection", (e) => problems.push("rejected: " + e.reason));
 addEventListener("securitypolicyviolation", (e) => problems.push("refused: " + e.violatedDirective + " " + e.blockedURI));
 window.streams = new Set();
-window.EventSource = class extends EventSource { constructor(url) { super(url); streams.add(this); } };
-window.openStreams = () => [...streams].filter((s) => s.readyState !== EventSource.CLOSED).length;
+window.fetch = ((plain) => (url, options) => {
+	if (String(url).includes("/live/stream")) streams.add(options.signal);
+	return plain(url, options);
+})(window.fetch);
+window.openStreams = () => [...streams].filter((s) => !s.aborted).length;
 window.setHidden = (hidden) => { Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true }); document.dispatchEvent(new Event("visibilitychange")); };`
 
 // tab is a page of a real browser.

@@ -13,7 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -21,8 +22,8 @@ import (
 func TestConsoleTerminal(t *testing.T) {
 	runParallel(t)
 	s := newShop(t)
-	origin, cookie := s.consoleLogin()
-	term := s.openTerminal(origin, cookie, "?index=1&cols=101&rows=37")
+	origin, header := s.consoleLogin()
+	term := s.openTerminal(origin, header, "?index=1&cols=101&rows=37")
 	term.await("$ ")
 	term.typed("stty size; echo term-$TERM; echo index-$CF_INSTANCE_INDEX\r")
 	term.await("37 101")
@@ -43,14 +44,14 @@ func TestConsoleTerminal(t *testing.T) {
 	s.nothingLeft()
 
 	// The shell and its programs end when the browser goes.
-	term = s.openTerminal(origin, cookie, "?process=worker")
+	term = s.openTerminal(origin, header, "?process=worker")
 	term.typed("sleep 1000 & echo in-the-back\"\"ground\r")
 	term.await("in-the-background")
 	_ = term.conn.CloseNow()
 	s.nothingLeft()
 
 	// A session survives a restart of dewd. A shell ends with dewd.
-	term = s.openTerminal(origin, cookie, "")
+	term = s.openTerminal(origin, header, "")
 	term.await("$ ")
 	s.kill(syscall.SIGTERM)
 	if m := term.end(); !strings.Contains(m.Error, "the session has ended") {
@@ -59,7 +60,7 @@ func TestConsoleTerminal(t *testing.T) {
 	s.start()
 	s.up()
 	origin = s.consoleLink().origin // dewd can have another port
-	term = s.openTerminal(origin, cookie, "")
+	term = s.openTerminal(origin, header, "")
 	term.typed("exit 3\r")
 	if m := term.end(); m.Exit == nil || m.Exit.Status != 3 {
 		t.Errorf("end after a restart = %+v, want exit status 3", m)
@@ -78,9 +79,9 @@ func (s *shop) consoleLink() consoleLink {
 	return consoleLink{origin: u.Scheme + "://" + u.Host, code: u.Fragment}
 }
 
-// consoleLogin opens the link of dew console, and returns the page's origin and its
-// cookie.
-func (s *shop) consoleLogin() (origin, cookie string) {
+// consoleLogin opens the link of dew console, and returns the page's origin and the
+// header of its WebSockets.
+func (s *shop) consoleLogin() (origin string, header http.Header) {
 	s.t.Helper()
 	link := s.consoleLink()
 	origin = link.origin
@@ -95,10 +96,14 @@ func (s *shop) consoleLogin() (origin, cookie string) {
 		s.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusNoContent || len(res.Cookies()) != 1 {
-		s.t.Fatalf("login = %s %v", res.Status, res.Cookies())
+	var login v3.ConsoleLogin
+	if err := json.NewDecoder(res.Body).Decode(&login); err != nil || res.StatusCode != http.StatusOK || len(res.Cookies()) != 1 {
+		s.t.Fatalf("login = %s %v, %v", res.Status, res.Cookies(), err)
 	}
-	return origin, res.Cookies()[0].Name + "=" + res.Cookies()[0].Value
+	return origin, http.Header{
+		"Cookie": {res.Cookies()[0].Name + "=" + res.Cookies()[0].Value}, "Origin": {origin},
+		"Sec-Websocket-Protocol": {console.Protocol, console.TokenProtocol + login.CSRFToken},
+	}
 }
 
 // webTerminal is a terminal as a browser has it.
@@ -109,13 +114,11 @@ type webTerminal struct {
 	last v3.TerminalMessage
 }
 
-func (s *shop) openTerminal(origin, cookie, query string) *webTerminal {
+func (s *shop) openTerminal(origin string, header http.Header, query string) *webTerminal {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, origin+"/dew/v1/apps/"+s.guid+"/terminal"+query, &websocket.DialOptions{
-		HTTPHeader: http.Header{"Cookie": {cookie}, "Origin": {origin}},
-	})
+	conn, _, err := websocket.Dial(ctx, origin+"/dew/v1/apps/"+s.guid+"/terminal"+query, withProtocols(header))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -166,4 +169,13 @@ func (w *webTerminal) end() v3.TerminalMessage {
 	w.t.Helper()
 	w.read("last message", func() bool { return w.last.Exit != nil || w.last.Error != "" })
 	return w.last
+}
+
+// withProtocols returns the options for a WebSocket with the protocols in header, which
+// the library wants apart.
+func withProtocols(header http.Header) *websocket.DialOptions {
+	const name = "Sec-Websocket-Protocol"
+	o := &websocket.DialOptions{HTTPHeader: header.Clone(), Subprotocols: header[name]}
+	o.HTTPHeader.Del(name)
+	return o
 }

@@ -1,7 +1,13 @@
-// Requests to dewd. The session is a cookie; writes carry the CSRF token.
+// Requests to dewd. The session is a cookie. Every request also has the page's token,
+// which the browser stores for this origin only.
 
-let csrf = "";
-export const setToken = (token) => { csrf = token; };
+const tokenKey = "dew.token";
+// setToken stores the page's token, or deletes it.
+export const setToken = (token) => (token ? localStorage.setItem(tokenKey, token) : localStorage.removeItem(tokenKey));
+const token = () => localStorage.getItem(tokenKey) || "";
+
+// protocols returns the protocols of a WebSocket, one of them with the page's token.
+export const protocols = () => ["dew.console", `dew.token.${token()}`];
 
 // ApiError is a response with an error status, or status 0 if there was none.
 export class ApiError extends Error {
@@ -18,7 +24,7 @@ export const whenLoggedOut = (f) => onLoggedOut.add(f);
 async function request(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+    response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options, headers: { "X-CSRF-Token": token(), ...options.headers } });
   } catch (err) {
     if (err.name === "AbortError") throw err;
     throw new ApiError(0, "dewd does not respond");
@@ -67,7 +73,7 @@ export async function list(path, query = {}, signal = undefined) {
 export async function send(method, path, body) {
   const response = await request(path, {
     method,
-    headers: { "X-CSRF-Token": csrf, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+    headers: body === undefined ? {} : { "Content-Type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const job = response.status === 202 && response.headers.get("Location");

@@ -88,3 +88,21 @@ export function sourceName(source) {
   if (source.startsWith("APP/TASK/")) return `task ${source.slice(9)}`;
   return { RTR: "router", STG: "staging", API: "platform", CELL: "platform", SSH: "ssh" }[source] || source.toLowerCase();
 }
+
+// events splits the text of an event stream into complete events and the rest.
+export function events(text) {
+  const blocks = text.split("\n\n");
+  const rest = blocks.pop();
+  const out = [];
+  for (const block of blocks) {
+    const event = { type: "message", data: [] };
+    for (const line of block.split("\n")) {
+      const at = line.indexOf(":");
+      const [field, value] = at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).replace(/^ /, "")];
+      if (field === "event") event.type = value;
+      if (field === "data") event.data.push(value);
+    }
+    if (event.data.length) out.push({ type: event.type, data: event.data.join("\n") });
+  }
+  return { events: out, rest };
+}

@@ -1,7 +1,7 @@
 // The shell of the console: navigation, shortcuts, the connection, and the routes.
 
 import { h, render, announce } from "./dom.js";
-import { whenLoggedOut, send, ApiError } from "./api.js";
+import { whenLoggedOut, send, setToken, ApiError } from "./api.js";
 import * as stream from "./stream.js";
 import * as router from "./router.js";
 import * as session from "./session.js";
@@ -154,6 +154,7 @@ function goTo(key) {
 async function logOut() {
   try {
     await send("POST", router.href("/logout"));
+    setToken("");
     loggedOut("You have logged out.");
   } catch (err) {
     announce(err.message, "error");
@@ -177,8 +178,11 @@ async function logIn() {
   const code = location.hash.slice(1);
   history.replaceState(null, "", router.href("/"));
   const response = await fetch(router.href("/login"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }) });
-  if (response.ok) return true;
   const body = await response.json().catch(() => null);
+  if (response.ok && body) {
+    setToken(body.csrf_token);
+    return true;
+  }
   loggedOut(body && body.errors ? body.errors[0].detail : "This link does not work.");
   return false;
 }

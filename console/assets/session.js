@@ -1,6 +1,6 @@
 // The user of the page and their permissions.
 
-import { get, list, setToken } from "./api.js";
+import { get, list } from "./api.js";
 
 let session = null;
 let writable = new Set(); // guids of spaces
@@ -9,7 +9,6 @@ let developable = new Set();
 // load reads the session.
 export async function load() {
   session = await get("/dew/v1/console/session");
-  setToken(session.csrf_token || "");
   if (session.admin || !session.user) return session;
   const roles = await list("/v3/roles", { user_guids: session.user.guid, types: "space_developer,space_supporter" });
   const spaces = (type) => roles.resources.filter((r) => !type || r.type === type).map((r) => r.relationships.space.data.guid);

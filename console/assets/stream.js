@@ -1,10 +1,14 @@
 // The live state of all apps: one event stream for the whole page. It is closed while
-// the page is hidden, and it reconnects by itself.
+// the page is hidden, and it reconnects by itself. An EventSource could not send the
+// page's token.
+
+import { open } from "./api.js";
+import { events } from "./format.js";
 
 const listeners = new Set();
 const statusListeners = new Set();
 const failureListeners = new Set();
-let source = null;
+let source = null; // AbortController of the open stream
 let timer = 0;
 let delay = 0;
 let last = null;
@@ -45,27 +49,43 @@ function set(next) {
 function connect() {
   clearTimeout(timer);
   if (source || stopped || document.hidden) return;
-  source = new EventSource("/dew/v1/live/stream");
-  source.addEventListener("live", (e) => {
-    delay = 0;
-    last = JSON.parse(e.data);
-    set("open");
-    for (const f of [...listeners]) f(last);
-  });
-  source.onopen = () => { delay = 0; };
-  source.onerror = () => {
-    disconnect();
+  const own = source = new AbortController();
+  receive(own.signal).catch(() => {}).then(() => {
+    own.abort();
+    if (source !== own) return; // closed by this page
+    source = null;
     set("away");
     for (const f of failureListeners) f();
     delay = Math.min(delay ? delay * 1.5 : 500, 3000);
     if (!document.hidden) timer = setTimeout(connect, delay);
-  };
+  });
+}
+
+// receive reads the stream until it ends.
+async function receive(signal) {
+  const response = await open("/dew/v1/live/stream", { Accept: "text/event-stream" }, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parsed = events(rest + value);
+    rest = parsed.rest;
+    for (const e of parsed.events) {
+      if (e.type !== "live") continue;
+      delay = 0;
+      last = JSON.parse(e.data);
+      set("open");
+      for (const f of [...listeners]) f(last);
+    }
+  }
 }
 
 function disconnect() {
   clearTimeout(timer);
-  if (source) source.close();
+  const own = source;
   source = null;
+  if (own) own.abort();
 }
 
 // start opens the stream, and closes it while the page is hidden.

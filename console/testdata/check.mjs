@@ -18,6 +18,9 @@ export async function check(load) {
   equal("source of a sidecar", f.sourceName("APP/PROC/WEB/SIDECAR/CONFIG SERVER"), "config server");
   equal("source of the router", f.sourceName("RTR"), "router");
 
+  equal("events", f.events(": keep-alive\n\nevent: live\ndata: {\"a\":\ndata: 1}\n\nevent: live\nda"), { events: [{ type: "live", data: '{"a":\n1}' }], rest: "event: live\nda" });
+  equal("an event without a type", f.events("data:x\n\n"), { events: [{ type: "message", data: "x" }], rest: "" });
+
   const ansi = await load("ansi.js");
   equal("colours", ansi.parse("\u001b[1;31mred\u001b[0m plain"), [{ text: "red", classes: "fg1 bold" }, { text: " plain", classes: "" }]);
   equal("256 colours", ansi.parse("\u001b[38;5;196mx")[0].color, "rgb(255, 0, 0)");

@@ -1,5 +1,6 @@
 // A shell in an instance, or in the files of a crashed one.
 
+import { protocols } from "../api.js";
 import { h, render, announce } from "../dom.js";
 import { liveApp, onLive } from "../stream.js";
 import { visible } from "../format.js";
@@ -100,7 +101,7 @@ class Session {
     if (this.target.crash) q.set("crash", this.target.crash);
     const url = new URL(`/dew/v1/apps/${encodeURIComponent(this.guid)}/terminal?${q}`, location.href);
     url.protocol = url.protocol.replace("http", "ws");
-    this.socket = new WebSocket(url);
+    this.socket = new WebSocket(url, protocols());
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => this.set("open", "");
     this.socket.onmessage = (e) => (typeof e.data === "string" ? this.control(JSON.parse(e.data)) : this.term.write(new Uint8Array(e.data)));
