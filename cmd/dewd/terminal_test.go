@@ -60,6 +60,7 @@ func TestConsoleTerminal(t *testing.T) {
 	s.start()
 	s.up()
 	origin = s.consoleLink().origin // dewd can have another port
+	header.Set("Origin", origin)
 	term = s.openTerminal(origin, header, "")
 	term.typed("exit 3\r")
 	if m := term.end(); m.Exit == nil || m.Exit.Status != 3 {
