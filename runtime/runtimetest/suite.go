@@ -229,7 +229,7 @@ func (s *suite) exitsCarryCodes() {
 		if e.At.IsZero() {
 			s.Errorf("%s: exit has no time", c.command)
 		}
-		e.At, e.Exact, e.Memory = time.Time{}, false, runtime.Memory{}
+		e.At, e.Exact, e.Memory, e.Usage, e.Signal = time.Time{}, false, runtime.Memory{}, nil, nil
 		p := spec.Processes[1]
 		want := runtime.Exit{Exec: p.Exec, Name: p.Name, Source: p.Source, Code: c.code, Cause: runtime.CauseExited}
 		if diff := cmp.Diff(e, want); diff != "" {
