@@ -148,7 +148,7 @@ func TestOtherOrgIsHidden(t *testing.T) {
 		}
 		method, path := h.methodAndPath(t, pattern)
 		if pattern == "GET /dew/v1/live/stream" {
-			path += "?follow=false" // everybody can open it, and it would not end
+			path += "?follow=false" // every user can open it, and it would not end
 		}
 		for _, who := range []string{stranger, nobody} {
 			got := h.as(h.tokens[who], method, path, "{}")
