@@ -302,7 +302,7 @@ func checkCrashes(t *testing.T, app, instance string) {
 	if len(c.Followers) != 1 || c.Followers[0].Source != "APP/PROC/WEB" {
 		t.Errorf("followers %+v, want the app", c.Followers)
 	}
-	if out := dew(t, "", "crashes", app).out; !strings.Contains(out, "APP/PROC/WEB/SIDECAR/CONFIG-SERVER: status 137 (killed by SIGKILL, or exited with 137)") {
+	if out := dew(t, "", "crashes", app).out; !strings.Contains(out, "APP/PROC/WEB/SIDECAR/CONFIG-SERVER: status 137 (killed by SIGKILL), exited") {
 		t.Errorf("dew crashes lacks how the sidecar ended:\n%s", out)
 	}
 }

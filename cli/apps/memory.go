@@ -3,6 +3,7 @@ package apps
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
@@ -80,9 +81,32 @@ func runMemory(ctx context.Context, name string, watch bool, api *client.Client,
 	}
 }
 
+// measurePatience bounds the wait for the first measurement of a running instance. dewd
+// measures every second while clients ask.
+const measurePatience = 5 * time.Second
+
+// readMeasured reads the live state of an app. It waits until dewd has measured an
+// instance that has just started.
+func readMeasured(ctx context.Context, a v3.App, api *client.Client) (live v3.LiveApps, err error) {
+	ctx, cancel := context.WithTimeout(ctx, measurePatience)
+	defer cancel()
+	pollErr := client.Poll(ctx, func() (bool, error) {
+		live, err = api.Processes().Live(ctx, a.GUID)
+		if err != nil || len(live.Resources) == 0 || live.Resources[0].State != v3.AppStarted {
+			return true, err
+		}
+		unmeasured := func(in v3.LiveInstance) bool { return in.State == v3.StateRunning && len(in.Processes) == 0 }
+		return !slices.ContainsFunc(live.Resources[0].Instances, unmeasured), nil
+	})
+	if errors.Is(pollErr, context.DeadlineExceeded) && len(live.Resources) > 0 {
+		return live, nil
+	}
+	return live, pollErr
+}
+
 // readMemory reads the memory of the running instances of an app.
 func readMemory(ctx context.Context, a v3.App, api *client.Client) (MemoryReport, error) {
-	live, err := api.Processes().Live(ctx, a.GUID)
+	live, err := readMeasured(ctx, a, api)
 	if err != nil {
 		return MemoryReport{}, err
 	}
