@@ -51,7 +51,10 @@ func TestMemoryRefused(t *testing.T) {
 	}{
 		{"unknown app", "shp", func() { d.live = liveShop() }, "shop"},
 		{"stopped app", "shop", func() { d.live.Resources[0].State = v3.AppStopped }, "dew start shop"},
-		{"nothing runs", "shop", func() { d.live = liveShop(); d.live.Resources[0].Instances[0].Processes, d.live.Resources[0].Instances[0].State = nil, "CRASHED" }, "dew why shop"},
+		{"nothing runs", "shop", func() {
+			d.live = liveShop()
+			d.live.Resources[0].Instances[0].Processes, d.live.Resources[0].Instances[0].State = nil, "CRASHED"
+		}, "dew why shop"},
 		{"deleted meanwhile", "shop", func() { d.live.Resources = nil }, "it was deleted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
