@@ -38,7 +38,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 const publicURL = "http://127.0.0.1:8484"
 

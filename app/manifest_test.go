@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 const goldenLine = "----------\n"
 

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/command"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // The help of every command equals the golden file, so that a change of it is reviewed.
 func TestHelp(t *testing.T) {
@@ -43,7 +43,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")); diff != "" {
-		t.Errorf("help differs (-update writes it anew):\n%s", diff)
+		t.Errorf("help differs (-update writes it again):\n%s", diff)
 	}
 }
 

@@ -341,7 +341,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// A link of a user who has since lost the account or all roles opens nothing.
+// A link stops working if its user loses the account or all roles after it was created.
 func TestLinkOfLostUser(t *testing.T) {
 	w := newWorld(t)
 	u, role, p := w.user("ann")

@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // screen is the text of the screen.
 func screen(m *model) string { return ansi.Strip(m.View().Content) }
@@ -83,7 +83,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s differs (-update writes it anew):\n%s", name, diff)
+		t.Errorf("%s differs (-update writes it again):\n%s", name, diff)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestSpecThatCannotBe(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
