@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -47,4 +48,15 @@ func TestDebianStack(t *testing.T) {
 	waitForPage(t, "binary", "/", "hello from Go\n")
 	dew(t, "", "restage", "binary")
 	waitForPage(t, "binary", "/", "hello from Go\n")
+
+	deleteLater(t, "missing-toolchain")
+	const advice = "Build a stack that has it: dew stack build debian --include ruby,ruby-webrick,openjdk-17-jre-headless,nodejs --name debian-nodejs, then set `stack: debian-nodejs`"
+	r := dewd.dew("broken/missing-toolchain", "push")
+	if want := "cannot stage missing-toolchain: Node.js is not installed in stack debian. " + advice; r.code != 3 || !strings.Contains(r.err, want) {
+		t.Errorf("status %d, want 3 with %q:\n%s", r.code, want, r.err)
+	}
+	dew(t, "", "stack", "build", "debian", "--include", "ruby,ruby-webrick,openjdk-17-jre-headless,nodejs", "--name", "debian-nodejs")
+	t.Cleanup(func() { dew(t, "", "stack", "remove", "debian-nodejs", "-f") })
+	dew(t, "broken/missing-toolchain", "push", "-s", "debian-nodejs")
+	waitForPage(t, "missing-toolchain", "/", "hello\n")
 }

@@ -49,8 +49,9 @@ type Memory struct {
 	Peak  int64 `json:"peak"`
 }
 
-// ExitUsage is what a process used. The memory, and the number of processes, are from
-// the last measurement before the exit, because a process has none after it.
+// ExitUsage is what a process used. The memory, and the numbers of processes and open
+// files, are from the last measurement before the exit, because a process has none
+// after it.
 type ExitUsage struct {
 	CPU        time.Duration `json:"cpu"`                 // in total
 	Throttled  time.Duration `json:"throttled,omitempty"` // in total, without CPU because of a CPU limit
@@ -59,6 +60,8 @@ type ExitUsage struct {
 	File       int64         `json:"file,omitempty"`   // bytes of cached files
 	Kernel     int64         `json:"kernel,omitempty"` // bytes that the kernel used for it
 	PIDs       int           `json:"pids,omitempty"`   // processes and threads
+	Files      int           `json:"files,omitempty"`  // open files of its first process
+	OOMKills   int64         `json:"oom_kills,omitempty"`
 }
 
 // Order says how certain the order of the exits in a record is.

@@ -190,7 +190,7 @@ func presentExit(e runtime.Exit) v3.CrashExit {
 	if u := e.Usage; u != nil {
 		out.Usage = &v3.CrashUsage{
 			CPUSeconds: u.CPU.Seconds(), ThrottledSeconds: u.Throttled.Seconds(), MeasuredAt: u.MeasuredAt,
-			Anon: u.Anon, File: u.File, Kernel: u.Kernel, PIDs: u.PIDs,
+			Anon: u.Anon, File: u.File, Kernel: u.Kernel, PIDs: u.PIDs, OpenFiles: u.Files, OOMKills: u.OOMKills,
 		}
 	}
 	if c := e.Check; c != nil {

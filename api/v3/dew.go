@@ -126,8 +126,8 @@ type CrashExit struct {
 	Usage       *CrashUsage `json:"usage,omitempty"`
 }
 
-// CrashUsage is what a process used until it exited. The memory, and the number of
-// processes, are from the last measurement before that.
+// CrashUsage is what a process used until it exited. The memory, and the numbers of
+// processes and open files, are from the last measurement before that.
 type CrashUsage struct {
 	CPUSeconds       float64   `json:"cpu_seconds"`
 	ThrottledSeconds float64   `json:"throttled_seconds,omitempty"`
@@ -136,6 +136,8 @@ type CrashUsage struct {
 	File             int64     `json:"file"`   // bytes of cached files
 	Kernel           int64     `json:"kernel"` // bytes that the kernel used for it
 	PIDs             int       `json:"pids"`   // processes and threads
+	OpenFiles        int       `json:"open_files,omitempty"`
+	OOMKills         int64     `json:"oom_kills,omitempty"`
 }
 
 // CrashCheck is the last result of a health check that failed.

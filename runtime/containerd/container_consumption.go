@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // Consumption returns the resources that the instance has used so far. Without disk it
@@ -22,7 +23,7 @@ func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consump
 		used.Printed += p.printed()
 		part := c.e.cg.PartUsage(c.spec.Instance, p.Exec)
 		part.Sidecar, part.Limit = p.Name, p.Memory
-		p.measured.Store(&measurement{time.Now(), part})
+		p.measured.Store(&measurement{at: time.Now(), part: part, files: process.CountFiles(p.pid)})
 		used.Parts = append(used.Parts, part)
 	}
 	if !disk || c.e.Outage() != nil {
@@ -40,16 +41,18 @@ func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consump
 
 // measurement is the usage of a process at a time.
 type measurement struct {
-	at   time.Time
-	part runtime.PartUsage
+	at    time.Time
+	part  runtime.PartUsage
+	files int
 }
 
 // exitUsage returns what a process used until it exited. Its memory is gone by then, so
 // that is from the last measurement.
 func exitUsage(cg *cgroup.Hierarchies, id runtime.InstanceID, p *proc) *runtime.ExitUsage {
 	last := cg.PartUsage(id, p.Exec)
-	u := &runtime.ExitUsage{CPU: last.CPU, Throttled: last.Waited}
+	u := &runtime.ExitUsage{CPU: last.CPU, Throttled: last.Waited, OOMKills: cg.OOMKills(id, p.Exec)}
 	if m := p.measured.Load(); m != nil {
+		u.Files = m.files
 		u.MeasuredAt, u.Anon, u.File, u.Kernel, u.PIDs = m.at, m.part.Anon, m.part.File, m.part.Kernel, m.part.PIDs
 	}
 	return u

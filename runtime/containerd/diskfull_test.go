@@ -41,7 +41,8 @@ func TestDiskFullWhileCreating(t *testing.T) {
 	w.policy = crashLoop
 	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, testkit.Patience/20
 	w.boot()
-	filler := fillUp(t, dir)
+	// A little space stays, so that containerd itself can still write its records.
+	filler := fillUp(t, dir, 1<<20)
 	p := w.put(testApp{name: "full", memory: 64, command: "sleep 1000"})
 	r := w.record(p, 1)
 	if r.First.Cause != runtime.CauseStartFailed || !strings.Contains(r.Description, "the disk is full: free some space") {
@@ -56,8 +57,8 @@ func TestDiskFullWhileCreating(t *testing.T) {
 	w.running(p)
 }
 
-// fillUp fills a file system almost completely.
-func fillUp(t *testing.T, dir string) string {
+// fillUp fills a file system, except for some space.
+func fillUp(t *testing.T, dir string, space int64) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))
 	if err != nil {
@@ -73,10 +74,9 @@ func fillUp(t *testing.T, dir string) string {
 			break
 		}
 	}
-	// Leave a little space, so that containerd itself can still write its records.
 	fi, err := f.Stat()
 	if err == nil {
-		err = f.Truncate(fi.Size() - 1<<20)
+		err = f.Truncate(fi.Size() - space)
 	}
 	if err != nil {
 		t.Fatal(err)

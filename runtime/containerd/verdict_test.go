@@ -3,9 +3,11 @@
 package containerd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	goruntime "runtime"
 	"strconv"
@@ -13,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
@@ -36,8 +40,8 @@ func checkPort(timeout time.Duration) app.HealthCheck {
 	return app.HealthCheck{Type: app.CheckPort, Timeout: timeout, Interval: time.Second, InvocationTimeout: testkit.Patience}
 }
 
-// verdictCases has a case for every class except those that need a machine of their own:
-// the machine without memory, and the full disk.
+// verdictCases has a case for every class, except those with a test of their own: they
+// need a full disk, or a machine without memory.
 func verdictCases(traced bool) []verdictCase {
 	const unknown = "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself"
 	itself, outside := "web was killed: it sent SIGKILL to itself", "web was killed: sh (process PID) sent it SIGKILL"
@@ -109,11 +113,7 @@ func killInit(w *world, _ app.Process, st runtime.Status) { kill(w.t, w.initPIDO
 // exactly one exit record and one explanation. The long version repeats that on a busy
 // machine.
 func TestVerdicts(t *testing.T) {
-	rounds := 1
-	if os.Getenv("DEW_PROOF") != "" {
-		rounds = 20
-		keepBusy(t, 2*goruntime.NumCPU())
-	}
+	rounds := verdictRounds(t)
 	w := newWorld(t)
 	w.policy = policy.Policy{KillDelay: time.Second}
 	w.boot()
@@ -127,6 +127,84 @@ func TestVerdicts(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", c.name, round), func(t *testing.T) { w.wantVerdict(t, ps[i], c) })
 		}
 	}
+}
+
+// verdictRounds is how often each case runs. The long version also keeps the machine
+// busy.
+func verdictRounds(t *testing.T) int {
+	if os.Getenv("DEW_PROOF") == "" {
+		return 1
+	}
+	keepBusy(t, 2*goruntime.NumCPU())
+	return 20
+}
+
+// If the disk of the captured output is full, dew stops the process and the record says
+// so.
+func TestOutputFailed(t *testing.T) {
+	rounds := verdictRounds(t)
+	w := newWorld(t)
+	w.boot()
+	c := verdictCase{
+		command: `trap 'while :; do echo a line of output; done' USR1; echo ready; while :; do sleep 0.1; done`,
+		class:   verdict.OutputFailed, sentence: "dewd could not store the output of web any more, and stopped the instance so that no line is lost",
+	}
+	for round := range rounds {
+		var captures string
+		p := w.put(testApp{name: fmt.Sprintf("output%d", round), memory: 64, command: c.command, spoil: func() {
+			captures = smallDisk(t, filepath.Join(w.logDir, guidOf(fmt.Sprintf("output%d", round)), "capture"))
+		}})
+		w.running(p)
+		w.line(p.App, "PROC/WEB", "ready")
+		filler := fillUp(t, captures, 0)
+		if err := w.sup.Signal(t.Context(), p.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGUSR1), User: "admin"}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the loss of the output is noticed", func() error {
+			w.engine.checkCaptures(t.Context())
+			if rs, err := w.sup.Exits().Process(p.GUID); err != nil || len(rs) == 0 {
+				return fmt.Errorf("no exit record, error %v", err)
+			}
+			return nil
+		})
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		w.wantVerdict(t, p, c)
+	}
+}
+
+// smallDisk mounts a small file system on a folder, which it creates.
+func smallDisk(t *testing.T, dir string) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(dir, 0o700), syscall.Mount("dew-test", dir, "tmpfs", 0, "size=1m")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// A process that the kernel kills because the whole machine has no memory left is not
+// blamed for its own limit. Only a machine that nothing else uses can run this test.
+func TestOutOfMemoryOfMachine(t *testing.T) {
+	if os.Getenv("DEW_VMTEST_GUEST") == "" {
+		t.Skip("it uses all memory of the machine: make vmtest")
+	}
+	var m unix.Sysinfo_t
+	if err := unix.Sysinfo(&m); err != nil {
+		t.Fatal(err)
+	}
+	all := int(m.Totalram * uint64(m.Unit) >> 20)
+	w := newWorld(t)
+	w.policy = policy.Policy{KillDelay: time.Second}
+	w.boot()
+	c := verdictCase{command: fmt.Sprintf("exec ./testapp alloc %d", all), class: verdict.MemoryHost, sentence: "this machine ran out of memory, and the kernel killed web"}
+	p := w.put(testApp{name: "machine", memory: 2 * all, command: c.command, sidecars: []app.Sidecar{sidecar("s", "exec sleep 1000", 32)}})
+	w.wantVerdict(t, p, c)
 }
 
 var processID = regexp.MustCompile(`process \d+`)

@@ -141,3 +141,15 @@ func FileID(path string) (string, error) {
 	}
 	return fmt.Sprintf("%s %d:%d", kind, st.Dev, st.Ino), nil
 }
+
+// CountFiles returns the number of open files of a process, or 0 if it does not run.
+func CountFiles(pid int) int {
+	if pid <= 0 {
+		return 0
+	}
+	entries, err := os.ReadDir(File(pid, "fd"))
+	if err != nil {
+		return 0
+	}
+	return len(entries)
+}

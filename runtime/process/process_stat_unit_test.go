@@ -243,6 +243,12 @@ func TestOpenFilesOf(t *testing.T) {
 	if !OpenFiles(os.Getpid())[id] {
 		t.Errorf("%s is not among the own open files", id)
 	}
+	if got := CountFiles(os.Getpid()); got < 4 { // standard input, output and error, and f
+		t.Errorf("%d own open files, want at least 4", got)
+	}
+	if got := CountFiles(testkit.NoPID); got != 0 {
+		t.Errorf("%d open files of no process, want 0", got)
+	}
 	f.Close()
 	if OpenFiles(os.Getpid())[id] {
 		t.Errorf("%s is among them after it was closed", id)

@@ -1,0 +1,1 @@
+require("http").createServer((_, res) => res.end("hello\n")).listen(process.env.PORT);
