@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,10 +91,29 @@ func TestSpaceQuotas(t *testing.T) {
 	wantError(t, w.request("GET", at, ""), "CF-ResourceNotFound", "Space quota not found")
 }
 
-// Quotas are only stored: a request that exceeds one succeeds, and the usage shows it.
-func TestQuotasRefuseNothing(t *testing.T) {
+// What exceeds a quota when the quota is applied stays, and the usage shows it. Only
+// requests for more are refused, with the texts of Cloud Foundry and the numbers.
+func TestQuotasRefuseMore(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t)
+	a := w.createApp("shop")
+	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
+	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":3,"memory_in_mb":512,"log_rate_limit_in_bytes_per_second":100}`, nil)
+	w.createTask(a.GUID, `{"command":"x","memory_in_mb":200}`)
+	domain := must(w.c.Registry.DefaultDomain())(t)
+	route := func(host string) string {
+		return `{"host":"` + host + `","relationships":{"space":{"data":{"guid":"` + w.space.GUID + `"}},"domain":{"data":{"guid":"` + domain.GUID + `"}}}}`
+	}
+	privateDomain := func(name string) string {
+		return `{"name":"` + name + `","relationships":{"organization":{"data":{"guid":"` + w.space.Org + `"}}}}`
+	}
+	w.want(201, "POST", "/v3/routes", route("one"), nil)
+	w.want(201, "POST", "/v3/domains", privateDomain("d.example.com"), nil)
+	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed("dear", "large", ""), nil))
+	other := w.createApp("other")
+	w.giveDroplet(other.GUID, map[string]string{"web": "serve"})
+
 	none := `"apps":{"total_memory_in_mb":0,"per_process_memory_in_mb":0,"total_instances":0,"per_app_tasks":0,"log_rate_limit_in_bytes_per_second":0},
 		"services":{"paid_services_allowed":false,"total_service_instances":0,"total_service_keys":0},"routes":{"total_routes":0,"total_reserved_ports":0}`
 	org := w.orgQuotaWith("nothing", none+`,"domains":{"total_domains":0}`)
@@ -101,20 +121,35 @@ func TestQuotasRefuseNothing(t *testing.T) {
 	w.want(201, "POST", "/v3/space_quotas", `{"name":"nothing",`+none+`,"relationships":{"organization":{"data":{"guid":"`+w.space.Org+`"}},
 		"spaces":{"data":[{"guid":"`+w.space.GUID+`"}]}}}`, &space)
 
-	a := w.createApp("shop")
-	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
-	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
-	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":3,"memory_in_mb":512}`, nil)
-	w.createTask(a.GUID, `{"command":"x","memory_in_mb":200}`)
-	domain := must(w.c.Registry.DefaultDomain())(t)
-	w.want(201, "POST", "/v3/routes", `{"host":"one","relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}},"domain":{"data":{"guid":"`+domain.GUID+`"}}}}`, nil)
-	w.want(201, "POST", "/v3/domains", `{"name":"d.example.com","relationships":{"organization":{"data":{"guid":"`+w.space.Org+`"}}}}`, nil)
-	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed("dear", "large", ""), nil))
+	const prefix = "CF-UnprocessableEntity"
+	scale := "/v3/processes/" + a.GUID + "/actions/scale"
+	wantError(t, w.request("POST", "/v3/apps/"+other.GUID+"/actions/start", ""), prefix, "memory space_instance_memory_limit_exceeded\nSpace quota 'nothing' allows 0M of memory for one instance, and process web of app other asks for")
+	wantError(t, w.request("POST", scale, `{"memory_in_mb":513}`), prefix, "memory space_instance_memory_limit_exceeded")
+	wantError(t, w.request("POST", scale, `{"instances":4}`), prefix, "memory space_instance_memory_limit_exceeded")
+	wantError(t, w.request("POST", scale, `{"log_rate_limit_in_bytes_per_second":101}`), prefix, "log_rate_limit exceeds space log rate quota\nSpace quota 'nothing' allows 0 bytes of log per second. In use: 300. This change needs 3 more.")
+	wantError(t, w.request("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"y","memory_in_mb":200}`), prefix, "memory_in_mb exceeds space instance memory quota")
+	wantError(t, w.request("POST", "/v3/routes", route("two")), prefix, "Routes quota exceeded for space '")
+	wantError(t, w.request("POST", "/v3/domains", privateDomain("e.example.com")), prefix, "The number of private domains exceeds the quota for organization \"")
+	wantError(t, w.request("POST", "/v3/service_instances", w.managed("another", "small", "")), prefix, "You have exceeded your space's services limit.\nSpace quota 'nothing' allows 0 service instances. In use: 1. This change needs 1 more.")
+	var instances v3.List[v3.ServiceInstance]
+	w.want(200, "GET", "/v3/service_instances?names=dear", "", &instances)
+	dear := instances.Resources[0].GUID
+	wantError(t, w.request("POST", "/v3/service_credential_bindings", `{"type":"key","name":"k","relationships":{"service_instance":{"data":{"guid":"`+dear+`"}}}}`), prefix, "You have exceeded your space's limit for service binding of type key.")
+	w.want(200, "PATCH", "/v3/space_quotas/"+space.GUID, `{"services":{"total_service_instances":5}}`, nil)
+	w.want(200, "PATCH", "/v3/organization_quotas/"+org.GUID, `{"services":{"total_service_instances":5}}`, nil)
+	wantError(t, w.request("POST", "/v3/service_instances", w.managed("another", "large", "")), prefix, "The service instance cannot be created because paid service plans are not allowed for your space.\nSpace quota 'nothing' allows only free plans.")
+	w.want(202, "POST", scale, `{"memory_in_mb":256,"instances":3}`, nil)
+	w.want(202, "POST", scale, `{"instances":2}`, nil)
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/restart", "", nil)
+	over := must(w.s.platform.OverQuota())(t)
+	if want := "uses 712M of memory, and its quota 'nothing' allows 0M"; len(over) == 0 || !strings.Contains(over[0], want) {
+		t.Errorf("over the quotas: %q, want a line with %q", over, want)
+	}
 
 	for path, want := range map[string]v3.UsageNumbers{
-		"/v3/spaces/" + w.space.GUID:       {StartedInstances: 3, MemoryInMB: 3*512 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1},
-		"/v3/organizations/" + w.space.Org: {StartedInstances: 3, MemoryInMB: 3*512 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1, Domains: new(1)},
-		"/v3/info":                         {StartedInstances: 3, MemoryInMB: 3*512 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1, Domains: new(1)},
+		"/v3/spaces/" + w.space.GUID:       {StartedInstances: 2, MemoryInMB: 2*256 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1},
+		"/v3/organizations/" + w.space.Org: {StartedInstances: 2, MemoryInMB: 2*256 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1, Domains: new(1)},
+		"/v3/info":                         {StartedInstances: 2, MemoryInMB: 2*256 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1, Domains: new(1)},
 	} {
 		var u v3.PlaceUsage
 		w.want(200, "GET", path+"/usage_summary", "", &u)

@@ -5,6 +5,7 @@ package platform
 
 import (
 	"log/slog"
+	"sync"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -43,6 +44,8 @@ type Platform struct {
 	// Explain returns the response for an error. A job reports the same error as a
 	// request would.
 	Explain func(error) (status int, body v3.Errors)
+
+	servicesMu sync.Mutex // a check of the quotas for services and the creation are one step
 }
 
 // Place is the location of a resource: a space with its org, or an org.

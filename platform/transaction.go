@@ -34,15 +34,17 @@ func (p *Platform) Change(ctx context.Context, fn func(w Tx) error) error {
 	return p.ChangeAs(ActorOf(ctx), fn)
 }
 
-// ChangeAs makes a change in one transaction, on behalf of who.
+// ChangeAs makes a change in one transaction, on behalf of who. A change that would
+// exceed a quota is refused.
 func (p *Platform) ChangeAs(who app.Actor, fn func(w Tx) error) error {
 	var after []func()
 	err := p.DB.Update(func(tx *store.Tx) error {
-		return fn(Tx{
+		w := Tx{
 			Registry: p.Registry.With(tx), Events: p.Events.With(tx), Roles: p.Roles.With(tx),
 			Droplet: func(guid string) (droplet.Droplet, error) { return p.Droplets.GetIn(tx, guid) },
 			Actor:   who, after: &after,
-		})
+		}
+		return withinQuotas(w.Registry, func() error { return fn(w) })
 	})
 	if err != nil {
 		return err

@@ -244,7 +244,7 @@ func (h bindingHandlers) seenInstance(r *http.Request, guid string) (services.In
 
 // bind creates a binding and returns the response.
 func (h bindingHandlers) bind(n services.NewBinding) (any, error) {
-	b, o, err := h.Platform.Services.CreateBinding(n)
+	b, o, err := h.Platform.CreateBinding(n)
 	switch {
 	case err != nil:
 		return nil, err

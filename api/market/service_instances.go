@@ -146,7 +146,7 @@ func (h instanceHandlers) createService(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	i, o, err := h.Platform.Services.CreateInstance(n)
+	i, o, err := h.Platform.CreateService(n)
 	if err != nil {
 		return nil, err
 	}
@@ -238,6 +238,9 @@ func (h instanceHandlers) updateService(r *http.Request) (any, error) {
 		c.Plan = &plan
 		if plan != old.Plan {
 			if err := h.planIsSeen(r, plan); err != nil {
+				return nil, err
+			}
+			if err := h.Platform.CheckPlan(old.Space, plan); err != nil {
 				return nil, err
 			}
 		}

@@ -49,7 +49,11 @@ func (s *stock) keepsOrgQuotas() {
 	s.refuses("set-org-quota local none", "Organization quota with name 'none' not found.")
 	s.refuses("set-org-quota nowhere small", "Organization 'nowhere' not found.")
 	s.cf("org local", "^quota: +small")
-	s.cf("scale shop -i 3", "^instances: +[1-3]/3$")
+	s.refuses("scale shop -i 3", "log_rate_limit cannot be unlimited in organization 'local'.", "Organization quota 'small' allows 1048576 bytes of log per second")
+	s.cf("update-org-quota small -l -1", "OK")
+	s.refuses("scale shop -i 3", "app_instance_limit app_instance_limit_exceeded", "Organization quota 'small' allows 2 instances. In use: 1. This change needs 2 more.")
+	s.refuses("scale shop -f -m 150M", "memory instance_memory_limit_exceeded", "allows 100M of memory for one instance, and process web of app shop asks for 150M.")
+	s.cf("scale shop -i 2", "^instances: +[1-2]/2$")
 	s.cf("scale shop -i 1", oneRunning)
 	s.cf("update-org-quota small -n larger -m 1G -i -1 -r -1 -s -1 -a -1 -l -1 --reserved-route-ports -1 --allow-paid-service-plans", "OK")
 	s.cf("org-quota larger", "total memory: 1G", "app instances: unlimited", "paid service plans: allowed")
@@ -72,8 +76,9 @@ func (s *stock) keepsSpaceQuotas() {
 	s.refuses("set-space-quota dev none", "Space quota with name 'none' not found.")
 	s.refuses("set-space-quota nowhere tight", "Space 'nowhere' not found.")
 	s.cf("space dev", "^quota: +tight")
-	s.cf("scale shop -m 96M -f", "^memory usage: +96M$", oneRunning)
+	s.refuses("scale shop -m 96M -f", "memory space_instance_memory_limit_exceeded", "Space quota 'tight' allows 64M of memory for one instance")
 	s.cf("unset-space-quota dev tight", "OK")
+	s.cf("scale shop -m 96M -f", "^memory usage: +96M$", oneRunning)
 	s.cf("update-space-quota tight -n loose -m 256M -i -1 -r -1 -s -1 -a -1 -l -1 --reserved-route-ports -1 --disallow-paid-service-plans", "OK")
 	s.cf("space-quota loose", "total memory: 256M", "app instances: unlimited", "paid service plans: disallowed")
 	s.refuses("space-quota none", "Space quota with name 'none' not found.")
@@ -173,7 +178,7 @@ func (s *stock) keepsBuildpacks() {
 	s.refuses("update-buildpack none --enable", "Buildpack 'none' not found")
 	s.cf("delete-buildpack ours -f", "OK")
 	s.cf("delete-buildpack ours -f", "Buildpack 'ours' not found.", "OK")
-	s.refuses("delete-buildpack go_buildpack -f", "came with dew and cannot be deleted")
+	s.refuses("delete-buildpack go_buildpack -f", "is built in and cannot be deleted")
 }
 
 func (s *stock) keepsLabels() {

@@ -198,6 +198,13 @@ func TestOutOfMemoryOfMachine(t *testing.T) {
 	if err := unix.Sysinfo(&m); err != nil {
 		t.Fatal(err)
 	}
+	// Without this, the kernel first drops the pages of running programs again and again,
+	// for many minutes.
+	for file, value := range map[string]string{"enabled": "y", "min_ttl_ms": "1000"} {
+		if err := os.WriteFile(filepath.Join("/sys/kernel/mm/lru_gen", file), []byte(value), 0o644); err != nil {
+			t.Logf("the kernel cannot protect running programs: %v", err)
+		}
+	}
 	all := int(m.Totalram * uint64(m.Unit) >> 20)
 	w := newWorld(t)
 	w.policy = policy.Policy{KillDelay: time.Second}
