@@ -88,6 +88,10 @@ test: root setup-test build ## every kind of test (root, some 20 minutes)
 	@{ $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))") && \
 		$(MAKE) --no-print-directory integration; } | dist/slowest.sh
 
+# The linker and the tests of a package run for seconds and have little data. They collect
+# garbage less often, which saves a quarter of the processor time.
+quick unit: export GOGC ?= 400
+
 # These are the settings of the build, so that the packages are compiled once for both.
 quick: ## unit tests without the race detector (less than a minute)
 	@export CGO_ENABLED=0; { $(call eachmodule,-trimpath -timeout 5m); } | dist/slowest.sh

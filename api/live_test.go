@@ -36,7 +36,7 @@ func (f *fakeUsage) Crashes(process string) (usage.Crashes, error) { return f.cr
 // withUsage gives the apps of a server values.
 func (w *testServer) withUsage() *fakeUsage {
 	f := &fakeUsage{now: map[runtime.InstanceID]*usage.Usage{}, crashes: map[string]usage.Crashes{}}
-	w.s.apps.Live.Usage = f
+	w.s.apps.Live.Usage, w.s.apps.Live.Interval = f, 10*time.Millisecond
 	return f
 }
 

@@ -300,6 +300,10 @@ func TestTerminalOfConsole(t *testing.T) {
 	if m := s.read(conn, ""); !strings.Contains(m.Error, "the session has ended") {
 		t.Errorf("end = %+v, want that the session has ended", m)
 	}
+	// Reading answers the closing handshake, which the server waits for.
+	if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		t.Errorf("closed with %v, want the normal status", err)
+	}
 	<-s.fake.shells[0].ended
 	if _, err := s.dial("", header(s.url)); err == nil || err.Error() != "401" {
 		t.Errorf("after the end of the session: %v, want 401", err)

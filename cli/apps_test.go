@@ -16,6 +16,7 @@ import (
 )
 
 func TestApps(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("apps").must(t, 0, "no apps yet")
 	d.withApp(v3.AppStarted)
@@ -28,6 +29,7 @@ func TestApps(t *testing.T) {
 }
 
 func TestApp(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	why := "port 8080 does not answer"
 	d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 1", CrashedAt: time.Unix(1763160000, 0)}}
@@ -57,6 +59,7 @@ func TestApp(t *testing.T) {
 // The output shows the buildpack and the start command of the droplet if the app names
 // none. It distinguishes the two processes of a deployment.
 func TestAppDetected(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.builds = []v3.Build{{}}
 	d.rollouts.current = &v3.Deployment{Strategy: v3.StrategyCanary, NewProcesses: []v3.NewProcess{{GUID: "app-1.1", Type: "web"}}}
@@ -72,6 +75,7 @@ func TestAppDetected(t *testing.T) {
 // The list has one row for the process and one for each sidecar of an instance. Each
 // row has its own memory and the crashes that it caused.
 func TestPS(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("ps").must(t, 0, "There are no apps yet")
 	d.withApp(v3.AppStarted)
@@ -144,6 +148,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestLife(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("restage", "shop").must(t, 1, "no package to stage")
 	d.sent["a"] = "x" // pushed but never staged
@@ -171,6 +176,7 @@ func TestLife(t *testing.T) {
 }
 
 func TestScale(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("scale", "shop").must(t, 0, "name:")
 	d.dew("scale", "shop", "-i", "2").must(t, 0, "Scaled app shop")
@@ -190,6 +196,7 @@ func TestScale(t *testing.T) {
 }
 
 func TestDeleteAndRename(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("rename", "shop", "store").must(t, 0, "Renamed app shop to store")
 	if got := d.body("PATCH /v3/apps/app-1"); got != `{"name":"store"}` {
@@ -210,6 +217,7 @@ func TestDeleteAndRename(t *testing.T) {
 }
 
 func TestEnv(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.env["COLOUR"] = "blue"
 	d.dew("env", "shop").must(t, 0, "COLOUR: blue", "VCAP_SERVICES: {}")
@@ -225,6 +233,7 @@ func TestEnv(t *testing.T) {
 }
 
 func TestEventsCrashesKill(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("events", "shop").must(t, 0, "app.crash", "index: 0, reason: CRASHED, exit_description: APP/PROC/WEB: Exited with status 1")
 	d.dew("crashes", "shop").must(t, 0, "has not crashed")
@@ -259,6 +268,7 @@ func TestEventsCrashesKill(t *testing.T) {
 }
 
 func TestDaemonCommands(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestReorder(t *testing.T) {
+	t.Parallel()
 	a := newApp("dev", quiet()).app
 	for in, want := range map[string]string{
 		"dew":                             "dew",
@@ -54,6 +55,7 @@ func everyFlag(a *cli.App) []cli.Flag {
 // A flag without its value is an error: a word from another place is not used as the
 // value.
 func TestFlagWithoutValue(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("run-task", "shop", "-c").must(t, 2, "flag needs an argument: -c")
 	d.dew("scale", "shop", "-m").must(t, 2, "flag needs an argument: -m")
@@ -89,6 +91,7 @@ func FuzzReorder(f *testing.F) {
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for args, text := range map[string]string{
 		"psuh":                         `did you mean "push"?`,
@@ -125,6 +128,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
 	r.must(t, 6, "cannot connect to dewd at")
 	if strings.Count(command.Explain(r.err), "dew.sock") != 1 {

@@ -11,6 +11,7 @@ import (
 // If a shell completes the name of an app, it runs no part of the name, and quotes it
 // as it must be typed.
 func TestCompletionRunsNoNames(t *testing.T) {
+	t.Parallel()
 	names := `$(touch ran)
 ` + "`touch ran`" + `
 two words

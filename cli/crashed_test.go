@@ -8,6 +8,7 @@ import (
 
 // dew reports errors before it requests an SSH login.
 func TestCrashedErrors(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.crashes = []v3.Crash{{Instance: "a", Type: "web"}}
 	for _, tt := range []struct {

@@ -37,6 +37,7 @@ func pageOfCrashes(r *http.Request, all []v3.Crash) v3.Crashes {
 // The table shows the newest crashes and how many there are. JSON output contains all
 // of them, from all pages.
 func TestCrashesCount(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for i := range 25 {
 		d.crashes = append(d.crashes, v3.Crash{Type: "web", Index: i, Description: "exited"})

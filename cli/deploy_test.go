@@ -76,6 +76,7 @@ func (o *rollouts) look() {
 // With a strategy, a push, a restart and a restage are deployments. The size of
 // instances is part of the deployment, not of the manifest.
 func TestStrategy(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ args, want string }{
 		{
 			"push shop -p DIR --strategy rolling --max-in-flight 2 -i 3 -m 64M",
@@ -112,6 +113,7 @@ func TestStrategy(t *testing.T) {
 
 // The result of a deployment decides the exit status of the command.
 func TestDeploymentEnds(t *testing.T) {
+	t.Parallel()
 	crashed := []v3.InstanceStats{{Type: "web", State: v3.StateCrashed, InstanceGUID: "dead"}}
 	running := []v3.InstanceStats{{Type: "web", State: v3.StateRunning}}
 	for name, c := range map[string]struct {
@@ -139,6 +141,7 @@ func TestDeploymentEnds(t *testing.T) {
 }
 
 func TestDeploymentCommands(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("cancel-deployment", "shop").must(t, console.StatusFailed, "has no active deployment")
 	d.dew("continue-deployment", "shop").must(t, console.StatusFailed, "has no active deployment")

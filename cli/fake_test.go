@@ -33,7 +33,18 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(context.Background(), "test"))
 	}
 	debug.SetGCPercent(400) // a command has little data; garbage collection would take a quarter of the time
-	os.Exit(m.Run())
+	home, err := os.MkdirTemp("", "dew-cli-")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{"DEW_HOME": home, "DEW_API": "", "DEW_USERNAME": "", "DEW_PASSWORD": "", "DEW_RUN": ""} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	status := m.Run()
+	_ = os.RemoveAll(home)
+	os.Exit(status)
 }
 
 // The fake daemon reports this URL. No server listens there, not even a real daemon of
@@ -88,10 +99,11 @@ type fakeDaemon struct {
 	others      []*otherApp // further apps
 }
 
+// newDaemon starts a fake daemon. Its tests can run in parallel as long as they select the
+// daemon with --run: they share DEW_HOME, and have targets of their own in its config file.
 func newDaemon(t *testing.T) *fakeDaemon {
 	t.Helper()
 	run := testkit.ShortDir(t)
-	clearHome(t)
 	d := &fakeDaemon{
 		t: t, run: run, bodies: map[string]string{}, queries: map[string]url.Values{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
 		process: v3.Process{GUID: "app-1", Type: "web", Version: "v1", Instances: 1, MemoryInMB: 256, DiskInMB: 1024, HealthCheck: v3.HealthCheck{Type: "port"}, Relationships: v3.ProcessRelationships{App: v3.To("app-1")}},
@@ -110,13 +122,17 @@ func newDaemon(t *testing.T) *fakeDaemon {
 	return d
 }
 
-// clearHome gives the test an empty DEW_HOME and no DEW_ variables.
+// newRemoteDaemon is newDaemon for tests that log in, which changes DEW_HOME for all.
+func newRemoteDaemon(t *testing.T) *fakeDaemon {
+	t.Helper()
+	clearHome(t)
+	return newDaemon(t)
+}
+
+// clearHome gives the test an empty DEW_HOME.
 func clearHome(t *testing.T) {
 	t.Helper()
 	t.Setenv("DEW_HOME", t.TempDir())
-	for _, name := range []string{"DEW_API", "DEW_USERNAME", "DEW_PASSWORD", "DEW_RUN"} {
-		t.Setenv(name, "")
-	}
 }
 
 // withApp adds the app to the daemon.

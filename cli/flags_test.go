@@ -13,6 +13,7 @@ import (
 // Lists filter by labels, and pass the selector only to the request for their own
 // resources.
 func TestChooseByLabels(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for verb, path := range map[string]string{
 		"apps": "/v3/apps", "orgs": "/v3/organizations", "spaces": "/v3/spaces", "domains": "/v3/domains", "buildpacks": "/v3/buildpacks", "routes": "/v3/routes", "stacks": "/v3/stacks",
@@ -32,6 +33,7 @@ func TestChooseByLabels(t *testing.T) {
 }
 
 func TestQuotaOfNewPlaces(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-org", "shop", "-q", "small").must(t, 1, `org quota "small" does not exist`)
 	d.dew("create-space", "test", "-q", "tiny").must(t, 1, `space quota "tiny" does not exist`)
@@ -48,6 +50,7 @@ func TestQuotaOfNewPlaces(t *testing.T) {
 }
 
 func TestSpaceRules(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`[{"protocol":"tcp","destination":"10.0.0.0/8","ports":"443","description":"tls"}]`), 0o600); err != nil {
@@ -62,6 +65,7 @@ func TestSpaceRules(t *testing.T) {
 }
 
 func TestRoutesOfOrg(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-route", "dew.localhost", "-n", "shop", "-o", "loadbalancing=round-robin").must(t, 0)
 	if got := d.body("POST /v3/routes"); !strings.Contains(got, `"options":{"loadbalancing":"round-robin"}`) {
@@ -74,6 +78,7 @@ func TestRoutesOfOrg(t *testing.T) {
 }
 
 func TestScaleFlags(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("scale", "shop", "--instances", "2", "-l", "16K", "--force").must(t, 0)
 	d.changed("POST /v3/apps/app-1/processes/web/actions/scale", `{"instances":2,"log_rate_limit_in_bytes_per_second":16384}`)
@@ -129,6 +134,7 @@ func TestRedact(t *testing.T) {
 }
 
 func TestOtherFlags(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("create-app", "shop", "--app-type", "docker").must(t, 0)
 	if got := d.body("POST /v3/apps"); !strings.Contains(got, `"lifecycle":{"type":"docker","data":{}}`) {
@@ -158,6 +164,7 @@ func TestOtherFlags(t *testing.T) {
 }
 
 func TestCopySourceElsewhere(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("copy-source", "shop", "shop", "-o", "local").must(t, 2, "--organization needs --space")
 	d.dew("copy-source", "shop", "shop", "--no-restart", "--strategy", "rolling").must(t, 2, "cannot be used together")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -131,9 +132,19 @@ var categories = struct{ first, last []string }{
 
 // helpFlag replaces the one of urfave/cli, whose text starts with a small letter.
 var helpFlag = func() cli.Flag {
-	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "Show help", DisableDefaultText: true}
+	cli.HelpFlag = sharedFlag{&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "Show help", DisableDefaultText: true}}
 	return cli.HelpFlag
 }()
+
+// sharedFlag is a flag of many commands. Its Apply does not change it, so that several
+// command lines can be parsed at the same time.
+type sharedFlag struct{ *cli.BoolFlag }
+
+// Apply adds a copy of the flag to a set.
+func (f sharedFlag) Apply(set *flag.FlagSet) error {
+	own := *f.BoolFlag
+	return own.Apply(set)
+}
 
 // appHelp is the template of the help of dew. It is like the one of urfave/cli, with
 // the categories in their order and with the exit statuses at the end.

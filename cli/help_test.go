@@ -87,6 +87,7 @@ func TestBasicCommands(t *testing.T) {
 
 // An error in a command line comes with the usage line of the command.
 func TestUsageLine(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for line, texts := range map[string][]string{
 		"push --foo":              {"push has no flag --foo\n     usage: dew push [APP] [flags]\n     dew push --help lists the flags"},

@@ -98,6 +98,7 @@ func (d *mailDaemon) dew(t *testing.T, args ...string) result {
 }
 
 func TestInboxCommand(t *testing.T) {
+	t.Parallel()
 	d := newMailDaemon(t)
 	for _, tt := range []struct {
 		name   string
@@ -147,6 +148,7 @@ func TestInboxCommand(t *testing.T) {
 }
 
 func TestInboxQuery(t *testing.T) {
+	t.Parallel()
 	d := newMailDaemon(t)
 	d.dew(t, "inbox", "--to", "a@b", "--kind", "k", "--subject", "s s", "--after", "7", "-n", "3")
 	if got, want := d.queries[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {
@@ -155,6 +157,7 @@ func TestInboxQuery(t *testing.T) {
 }
 
 func TestNotifyOnCrash(t *testing.T) {
+	t.Parallel()
 	d := newMailDaemon(t)
 	for _, tt := range []struct {
 		args []string

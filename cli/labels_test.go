@@ -8,6 +8,7 @@ import (
 
 // All resources with a name can have labels.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0)
 	d.dew("create-isolation-segment", "far").must(t, 0)
@@ -27,6 +28,7 @@ func TestLabels(t *testing.T) {
 }
 
 func TestLabelArguments(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("labels", "aps", "shop").must(t, 2, `stack, user, not "aps"`, "did you mean app?")
 	d.dew("labels", "app").must(t, 2, "labels needs RESOURCE RESOURCE_NAME")

@@ -45,7 +45,7 @@ func storedConfig(t *testing.T) command.Config {
 }
 
 func TestLogin(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
+	d := newRemoteDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
 	d.remote("apps").must(t, 0, "shop") // the socket needs no login
 	d.remote("login", url, "-a", url).must(t, 2, "login takes one URL")
@@ -80,7 +80,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestLoginSocketAddress(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.t.Setenv("DEW_PASSWORD", "x")
 	// The daemon of this machine reports a URL on which no server listens.
 	d.remote("login", "-u", "admin").must(t, 6, unusedURL, "Check that the daemon is running")
@@ -88,7 +88,7 @@ func TestLoginSocketAddress(t *testing.T) {
 }
 
 func TestLoginUsage(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	url := d.listen()
 	d.remote("login", "ftp://x", "-u", "u", "-p", "p").must(t, 2, "not the URL of a daemon")
 	d.remote("login", url, "-p", "p").must(t, 2, "no user name given", "Pass it with -u")
@@ -112,7 +112,7 @@ func TestLoginUsage(t *testing.T) {
 }
 
 func TestClientLogin(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
+	d := newRemoteDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
 	d.accounts.secrets["ci"] = "s3cret of ci"
 	d.types("s3cret of ci\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
@@ -137,7 +137,7 @@ func configText(t *testing.T) []byte {
 
 // In scripts, three environment variables replace a login.
 func TestEnvironmentLogin(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
+	d := newRemoteDaemon(t).withApp(v3.AppStarted)
 	t.Setenv("DEW_API", d.listen())
 	d.remote("apps").must(t, 1, "not logged in")
 	t.Setenv("DEW_USERNAME", "admin")
@@ -160,7 +160,7 @@ func TestEnvironmentLogin(t *testing.T) {
 // A stored session is only for the user and the password that created it, with dew
 // login or with the environment.
 func TestEnvironmentOfAnother(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
+	d := newRemoteDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
 	wrong := []string{"cannot log in to " + url + ": DEW_PASSWORD is not the password of admin", "unset both to use the session of dew login"}
 	d.accounts.secrets["ada"] = "pa"
@@ -184,7 +184,7 @@ func TestEnvironmentOfAnother(t *testing.T) {
 // A token that expires soon is renewed before it is used, and a refused token after the
 // refusal. Each is renewed once.
 func TestRenewal(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
+	d := newRemoteDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
 	d.accounts.life = 30 * time.Second
 	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)
@@ -211,7 +211,7 @@ func TestRenewal(t *testing.T) {
 
 // The socket needs no token, and provides one for other clients.
 func TestSocketToken(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.listen()
 	d.dew("create-user", "ada", "pw").must(t, 0, "Created user ada")
 	if len(d.accounts.grants) != 0 {
@@ -222,7 +222,7 @@ func TestSocketToken(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.accounts.locked = true
 	s := httptest.NewTLSServer(d.handler())
 	defer s.Close()
@@ -246,7 +246,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestPasswd(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	url := d.listen()
 	d.dew("passwd").must(t, 2, "passwd needs USER")
 	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)

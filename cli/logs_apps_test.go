@@ -139,6 +139,7 @@ func (d *fakeDaemon) otherStream(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestLogsOfSeveralApps(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	shop, cart := d.withOther("shop"), d.withOther("cart-service")
 	for i := range 3 {
@@ -169,6 +170,7 @@ func TestLogsOfSeveralApps(t *testing.T) {
 
 // Nothing is streamed if one of the apps does not exist.
 func TestLogsOfUnknownApp(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.withOther("shop").print(1, "one")
 	r := d.dew("logs", "shop", "shpo", "--recent")
@@ -191,6 +193,7 @@ func TestLogsOfUnknownApp(t *testing.T) {
 // Each app is followed across restarts, without lost or duplicate lines. Apps can be
 // added and removed.
 func TestLogsFollowSeveralApps(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	shop, cart := d.withOther("shop"), d.withOther("cart")
 	shop.print(1, "shop 0")

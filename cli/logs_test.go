@@ -39,6 +39,7 @@ func (d *fakeDaemon) newest(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for _, text := range []string{"one", "two", "three"} {
 		d.say("APP/PROC/WEB", "0", text)
@@ -76,6 +77,7 @@ func (u *until) Write(b []byte) (int, error) {
 
 // --raw writes the output of the app and not a byte more.
 func TestLogsRaw(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	want := "one\xff\x00\nlong, …and its end\n\n"
 	for _, text := range []string{"one\xff\x00", "long, …", "and its end", ""} {
@@ -88,6 +90,7 @@ func TestLogsRaw(t *testing.T) {
 
 // --raw shows no lines of the platform.
 func TestLogsRawNoPlatform(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("logs", "shop", "--recent", "--raw").must(t, 0)
 	if got := d.query.Get("no_platform"); got != "true" {
@@ -98,6 +101,7 @@ func TestLogsRawNoPlatform(t *testing.T) {
 // Flags that select stored lines make the command exit after them. Otherwise it
 // follows, and with -f it always follows.
 func TestLogsEnd(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.sidecars = []v3.Sidecar{{Name: "x"}}
 	for args, follows := range map[string]bool{
@@ -136,6 +140,7 @@ func TestLogsEnd(t *testing.T) {
 // The daemon searches for a plain text, and dew for a regular expression; -n counts the
 // matching lines.
 func TestLogsGrep(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for i := range 20 {
 		d.say("APP/PROC/WEB", "0", "line "+strconv.Itoa(i))
@@ -161,6 +166,7 @@ func TestLogsGrep(t *testing.T) {
 
 // Each flag becomes a query parameter of the request.
 func TestLogsQuery(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.sidecars = []v3.Sidecar{{Name: "agent"}}
 	d.dew("logs", "shop", "--recent", "--process", "worker", "--sidecar", "agent", "--instance", "0", "--stream", "err",
@@ -192,6 +198,7 @@ func TestLogsQuery(t *testing.T) {
 }
 
 func TestLogsVerify(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.report = v3.LogReport{OK: true, Lines: 3, First: 1, Last: 3, Segments: 1}
 	d.dew("logs", "shop", "--verify").must(t, 0, "Checked 3 lines (numbers 1 to 3)")
@@ -203,6 +210,7 @@ func TestLogsVerify(t *testing.T) {
 
 // The error for a crash that does not exist names the app and the next command.
 func TestLogsNoCrash(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.withOther("shop").refuse = "The query parameter is invalid: crash 9 does not exist: 1 crash is recorded"
 	d.dew("logs", "shop", "--crash", "9").must(t, 1, "app shop: crash 9 does not exist: 1 crash is recorded", "To list the crashes: dew crashes shop")
@@ -214,6 +222,7 @@ func TestLogsNoCrash(t *testing.T) {
 // The logs of a sidecar that the app does not have are an error that names the sidecars,
 // unless the log still has lines of it.
 func TestLogsOfUnknownSidecar(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("logs", "shop", "--recent", "--sidecar", "nope").must(t, 1, "app shop has no sidecars")
 	d.sidecars = []v3.Sidecar{{Name: "config-server"}, {Name: "agent"}}

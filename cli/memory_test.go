@@ -30,6 +30,7 @@ func liveShop() v3.LiveApps {
 
 // The table has a row for each process, and the advice names the change of the manifest.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.live = liveShop()
 	r := d.dew("memory", "shop")
@@ -43,6 +44,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestMemoryRefused(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for _, tt := range []struct {
 		name, app string
@@ -66,6 +68,7 @@ func TestMemoryRefused(t *testing.T) {
 
 // Ctrl-C ends --watch without an error.
 func TestMemoryWatch(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.live = liveShop()
 	ctx, stop := context.WithCancel(t.Context())

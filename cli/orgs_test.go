@@ -45,6 +45,7 @@ func TestTarget(t *testing.T) {
 }
 
 func TestNoTarget(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.accounts.spaces = nil
 	d.dew("apps").must(t, 1, "no org and space are targeted", "dew target -o ORG -s SPACE")
@@ -86,7 +87,7 @@ func TestOrgsAndSpaces(t *testing.T) {
 }
 
 func TestUsersAndRoles(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.dew("create-user", "ada").must(t, 2, "--password-stdin")
 	d.types("pw\npw\n", "create-user", "ada", "--email", "ada@example.com").must(t, 0, "Password for ada: ", "Password for ada, again: ", "dew set-space-role ada ORG SPACE")
 	d.types("secret\n", "create-user", "ci", "--password-stdin").must(t, 0, "Created user ci")
@@ -129,7 +130,7 @@ func TestUsersAndRoles(t *testing.T) {
 
 // The user who creates a space gets the roles to work in it.
 func TestCreateSpaceRoles(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.remote("login", d.listen(), "-u", "admin", "-p", "it's").must(t, 0)
 	d.remote("create-space", "test").must(t, 0, "Created space test in org local")
 	var got []string
@@ -145,7 +146,7 @@ func TestCreateSpaceRoles(t *testing.T) {
 }
 
 func TestPick(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	url := d.listen()
 	d.accounts.orgs = append(d.accounts.orgs, v3.Organization{GUID: "org-2", Name: "shop"})
 	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
@@ -155,7 +156,7 @@ func TestPick(t *testing.T) {
 }
 
 func TestClients(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.dew("create-client", "mailer").must(t, 2, "needs --authorities")
 	d.types("s\n", "create-client", "mailer", "--authorities", "emails.write,notifications.write", "--secret-stdin").must(t, 0, "Created client mailer")
 	d.types("s\n", "create-client", "mailer", "--authorities", "a", "--secret-stdin").must(t, 1, "client mailer already exists", "dew clients")
@@ -193,6 +194,7 @@ func TestResources(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	complete := func(args ...string) result { return d.dew(append(args, "--generate-bash-completion")...) }
 	complete("org").must(t, 0, "local\n")

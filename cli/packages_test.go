@@ -25,6 +25,7 @@ func (d *fakeDaemon) bitsRoutes(handle func(string, func(*http.Request, []byte) 
 }
 
 func TestPackages(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.outcome = v3.Build{State: v3.BuildStaged, Droplet: &v3.GUID{GUID: "droplet-1"}}
 	dir := t.TempDir()
@@ -58,6 +59,7 @@ func TestPackages(t *testing.T) {
 }
 
 func TestChecks(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("get-health-check", "shop").must(t, 0, "web")
 	d.dew("get-readiness-health-check", "shop", "--json").must(t, 0, `"process": "web"`)
@@ -72,6 +74,7 @@ func TestChecks(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("feature-flags").must(t, 0, "app_bits_upload", "diego_docker")
 	d.dew("feature-flag", "diego_docker").must(t, 0, "disabled")

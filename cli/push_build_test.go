@@ -23,6 +23,7 @@ const (
 
 // A push runs the commands of a build step only with --build.
 func TestPushBuilds(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": buildStep, "source": "one"})
 	d.dew("push", "-f", root).must(t, 1, "out does not exist", "dew push --build (runs: mkdir -p out; echo compiling >&2; cat source | tee out/a)")
@@ -38,6 +39,7 @@ func TestPushBuilds(t *testing.T) {
 }
 
 func TestPushBuildFails(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		smoke  string // empty: no smoke.yml
 		args   []string
@@ -67,6 +69,7 @@ func TestPushBuildFails(t *testing.T) {
 
 // A smoke test has already run the build, so the error does not suggest it.
 func TestSmokePushWithoutTheResult(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: 'true'"})
 	api, err := client.New(client.Options{Run: d.run})
@@ -82,6 +85,7 @@ func TestSmokePushWithoutTheResult(t *testing.T) {
 
 // Without a build step, the error for a missing path names its line.
 func TestPushMissingPath(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest})
 	d.dew("push", "-f", root).must(t, 1, "manifest.yml, line 3: path: cannot find the app's files: stat ", "Build the app first")
@@ -91,6 +95,7 @@ func TestPushMissingPath(t *testing.T) {
 // With --watch, a changed source is built before the next push. After a failed build,
 // the push waits for the next change.
 func TestPushBuildWatch(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: mkdir -p out; grep -v bad source > out/a", "source": "one"})
 	ctx, stop := context.WithCancel(t.Context())

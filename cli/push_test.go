@@ -53,6 +53,7 @@ const shopManifest = `applications:
 `
 
 func TestPush(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	size := func(n int) *int { return &n }
 	d.sidecars = []v3.Sidecar{{Name: "config server", Command: "./config", MemoryInMB: size(64)}, {Name: "agent", Command: "./agent", MemoryInMB: size(32)}}
@@ -100,6 +101,7 @@ func TestPush(t *testing.T) {
 
 // Files that the daemon already has are not sent again.
 func TestPushUnchanged(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"Procfile": "web: ./shop", "lib/a": "aaa"})
 	d.dew("push", "shop", "--no-manifest", "-p", root).must(t, 0, "Uploading 2 of 2 files")
@@ -117,6 +119,7 @@ func TestPushUnchanged(t *testing.T) {
 
 // On a terminal, the upload shows its progress, and the bar is removed at the end.
 func TestPushDrawsProgress(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	var talk bytes.Buffer
 	c := &console.Console{Out: io.Discard, Err: &talk, In: strings.NewReader(""), ErrTerminal: true}
@@ -133,6 +136,7 @@ func TestPushDrawsProgress(t *testing.T) {
 }
 
 func TestPushNoStart(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("push", "shop", "--no-manifest", "--no-start", "-p", folder(t, map[string]string{"a": "a"})).must(t, 0)
 	if d.count("POST /v3/builds") != 0 || d.count("POST /v3/apps/app-1/actions/stop") != 1 {
@@ -214,6 +218,7 @@ func TestPushFails(t *testing.T) {
 // If staging failed, the last line of a push is the cause, and no other line repeats
 // it.
 func TestPushSaysCauseOnce(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"BuildpackCompileFailed - App staging failed in the buildpack compile phase: npm is missing": "npm is missing",
 		"BuildpackReleaseFailed - App staging failed in the buildpack release phase: no YAML":        "no YAML",
@@ -233,6 +238,7 @@ func TestPushSaysCauseOnce(t *testing.T) {
 }
 
 func TestPushOfDeletedApp(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.buildGone = true
 	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted during staging")
@@ -252,6 +258,7 @@ func TestPushNeedsAName(t *testing.T) {
 
 // The command line can set the name of the only app of a manifest, as in cf.
 func TestPushNameless(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": "applications:\n- memory: 64M\n", "a": "a"})
 	manifest := filepath.Join(root, "manifest.yml")
@@ -264,6 +271,7 @@ func TestPushNameless(t *testing.T) {
 
 // Errors of a manifest name the file and the line, even those that the daemon finds.
 func TestManifestErrorsNameTheLine(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"a": "a", "manifest.yml": "applications:\n- name: shop\n  memry: 1M\n  memory: ((size))\n  routes:\n  - route: a.example.com\n"})
 	manifest := filepath.Join(root, "manifest.yml")
@@ -284,6 +292,7 @@ func TestManifestErrorsNameTheLine(t *testing.T) {
 }
 
 func TestCreateAppAndApplyManifest(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-app", "shop", "-b", "go_buildpack").must(t, 0, "Created app shop")
 	if !strings.Contains(d.body("POST /v3/apps"), `"buildpacks":["go_buildpack"]`) {

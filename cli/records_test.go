@@ -18,6 +18,7 @@ func (d *fakeDaemon) changed(key, want string) {
 }
 
 func TestOrgQuotas(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("org-quotas").must(t, 0, "There are no org quotas. To create one: dew create-org-quota NAME")
 	d.dew("create-org-quota", "small", "-m", "4G", "-i", "512M", "-r", "20", "-s", "-1", "-a", "8", "-l", "16K", "--reserved-route-ports", "3", "--allow-paid-service-plans").
@@ -47,6 +48,7 @@ func TestOrgQuotas(t *testing.T) {
 }
 
 func TestSpaceQuotas(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-space-quota", "tiny", "-m", "1G").must(t, 0, "Created space quota tiny")
 	if q := d.records.kept["/v3/space_quotas"][0]["relationships"]; console.CompactJSON(q) != `{"organization":{"data":{"guid":"org-1"}}}` {
@@ -63,6 +65,7 @@ func TestSpaceQuotas(t *testing.T) {
 }
 
 func TestQuotaArguments(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	for _, c := range []struct {
 		flags []string
@@ -81,6 +84,7 @@ func TestQuotaArguments(t *testing.T) {
 }
 
 func TestSecurityGroups(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -123,6 +127,7 @@ func TestSecurityGroups(t *testing.T) {
 }
 
 func TestIsolationSegments(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("isolation-segments").must(t, 0, "No isolation segments are visible to you")
 	d.dew("create-isolation-segment", "far").must(t, 0, "Created isolation segment far")
@@ -144,6 +149,7 @@ func TestIsolationSegments(t *testing.T) {
 }
 
 func TestVariableGroups(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("running-environment-variable-group").must(t, 0, "The running environment variable group is empty")
 	d.dew("srevg", `{"A":"1","B":"2"}`).must(t, 0, "Set the running environment variable group")
@@ -157,6 +163,7 @@ func TestVariableGroups(t *testing.T) {
 }
 
 func TestSpaceSSH(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("space-ssh-allowed", "dev").must(t, 0, "SSH access is allowed in space dev of org local")
 	d.dew("disallow-space-ssh", "dev").must(t, 0, "SSH access is not allowed in space dev of org local")
@@ -167,6 +174,7 @@ func TestSpaceSSH(t *testing.T) {
 }
 
 func TestUsageEvents(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("usage-events", "--json").must(t, 0, `"guid": "u-3"`, `"guid": "u-2"`, `"guid": "u-1"`)
 	r := d.dew("usage-events", "-n", "2")
@@ -184,6 +192,7 @@ func TestUsageEvents(t *testing.T) {
 }
 
 func TestUpdateStack(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("update-stack", "host", "--state", "Deprecated", "--reason", "old").must(t, 0, "Stack host is deprecated")
 	d.changed("PATCH /v3/stacks/s-host", `{"state":"DEPRECATED","state_reason":"old"}`)

@@ -7,6 +7,7 @@ import (
 )
 
 func TestRoute(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("map-route", "shop", "dew.localhost", "-n", "shop", "--path", "/api").must(t, 0)
 	d.routes[0].Relationships = v3.RouteRelationships{Space: v3.To("space-1"), Domain: v3.To("d-1")}
@@ -22,6 +23,7 @@ func TestRoute(t *testing.T) {
 }
 
 func TestCheckRoute(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0)
 	d.dew("check-route", "dew.localhost", "-n", "shop").must(t, 0, "Route shop.dew.localhost exists")
@@ -31,6 +33,7 @@ func TestCheckRoute(t *testing.T) {
 }
 
 func TestChangeRoute(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	d.dew("map-route", "shop", "dew.localhost", "-n", "shop").must(t, 0)
@@ -64,6 +67,7 @@ func TestChangeRoute(t *testing.T) {
 }
 
 func TestPrivateDomains(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.accounts.orgs = append(d.accounts.orgs, v3.Organization{GUID: "org-9", Name: "shop"})
 	d.dew("create-private-domain", "local", "local.example.com").must(t, 0, "Created domain local.example.com of org local")

@@ -80,6 +80,7 @@ func (d *fakeDaemon) wayRoutes(handle func(string, func(*http.Request, []byte) a
 }
 
 func TestRoutes(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("routes").must(t, 0, "There are no routes. To create one: dew map-route APP DOMAIN")
 	d.dew("create-route", "dew.localhost", "--hostname", "Shop").must(t, 0, "Created route shop.dew.localhost")
@@ -114,6 +115,7 @@ func portOf(rt v3.Route) string {
 }
 
 func TestTCPRoutes(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("router-groups").must(t, 0, "default-tcp", "tcp", "20000-20099")
 	d.dew("create-shared-domain", "tcp.example.com", "--router-group", "default-tcp").must(t, 0, "Created domain tcp.example.com")
@@ -138,6 +140,7 @@ func TestTCPRoutes(t *testing.T) {
 }
 
 func TestRouteArguments(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp("STARTED")
 	for _, c := range []struct {
 		args []string
@@ -155,6 +158,7 @@ func TestRouteArguments(t *testing.T) {
 }
 
 func TestSharedDomains(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-shared-domain", "example.com").must(t, 0, "Created domain example.com")
 	d.dew("create-shared-domain", "in.example.com", "--internal").must(t, 0, "Created domain in.example.com")

@@ -19,6 +19,7 @@ import (
 )
 
 func TestBindService(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.services.instance("mail", v3.ServiceUserProvided)
@@ -45,6 +46,7 @@ func TestBindService(t *testing.T) {
 }
 
 func TestUnbindService(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("unbind-service", "shop", "kv").must(t, 0, "App shop is not bound to kv")
@@ -63,6 +65,7 @@ func TestUnbindService(t *testing.T) {
 }
 
 func TestCleanupBindings(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.services.instance("db", v3.ServiceManaged)
@@ -83,6 +86,7 @@ func TestCleanupBindings(t *testing.T) {
 }
 
 func TestServiceKeys(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("service-keys", "kv").must(t, 0, "kv has no service keys. To create one: dew create-service-key kv KEY")
@@ -190,6 +194,7 @@ func TestConnectEnds(t *testing.T) {
 }
 
 func TestSnapshots(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("service-snapshots", "kv").must(t, 0, "Service instance kv has no snapshots. To create one: dew service-snapshot kv")
@@ -211,6 +216,7 @@ func TestSnapshots(t *testing.T) {
 }
 
 func TestShareService(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.accounts.spaces = append(d.accounts.spaces, v3.Space{GUID: "space-2", Name: "guests", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
@@ -230,6 +236,7 @@ func TestShareService(t *testing.T) {
 }
 
 func TestRouteServices(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("limiter", v3.ServiceUserProvided)
 	d.routes = []v3.Route{{GUID: "r-1", Host: "shop", URL: "shop.dew.localhost"}}
@@ -290,6 +297,7 @@ func TestBrokers(t *testing.T) {
 }
 
 func TestServiceAccess(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	const small, large = "/v3/service_plans/p-b-1-redis-small/visibility", "/v3/service_plans/p-b-1-redis-large/visibility"
 	d.services.plans[0].VisibilityType = v3.VisibilityOrganization
@@ -340,6 +348,7 @@ func TestServiceAccess(t *testing.T) {
 
 // The advice for a missing resource names a command that exists.
 func TestMissingNamesACommand(t *testing.T) {
+	t.Parallel()
 	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {
 		todo := command.Explain(&client.Missing{Kind: kind, Name: "x"})

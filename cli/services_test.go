@@ -32,6 +32,7 @@ const (
 )
 
 func TestMarketplace(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew", "* Paid plan. To show the costs: dew marketplace -e OFFERING")
 	d.dew("m", "-e", "redis").must(t, 0, "large   It is large   paid", "USD 2.00/monthly", "small   It is small   free")
@@ -59,6 +60,7 @@ func TestMarketplace(t *testing.T) {
 }
 
 func TestCreateService(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-service", "redis", "small", "kv").must(t, 0, "Created service instance kv")
 	d.wantBody(postInstance, `{"type":"managed","name":"kv","relationships":{"service_plan":{"data":{"guid":"p-b-1-redis-small"}},`+inSpace+`}}`)
@@ -93,6 +95,7 @@ func TestCreateService(t *testing.T) {
 // An error in parameters is reported before any request, and without the typed text,
 // because it can be a secret.
 func TestBadParameters(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	folder := t.TempDir()
 	write := func(name, text string) string {
@@ -132,6 +135,7 @@ func TestBadParameters(t *testing.T) {
 
 // With --wait, dew prints each message of the broker once, in order, and nothing more.
 func TestWaitTellsProgress(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.late, d.services.messages = true, []string{"creating", "creating", "building \x1b[2Jstack", "starting", "starting"}
 	r := d.dew("create-service", "redis", "small", "kv", "--wait")
@@ -145,6 +149,7 @@ func TestWaitTellsProgress(t *testing.T) {
 }
 
 func TestCreateServiceFails(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.fails = "The service broker has no paper"
 	d.dew("create-service", "redis", "small", "kv").must(t, 1, "cannot create service instance kv: The service broker has no paper", "The failed service instance keeps its name")
@@ -156,6 +161,7 @@ func TestCreateServiceFails(t *testing.T) {
 
 // A second creation of an instance that is being created can wait for the first one.
 func TestCreateServiceTwiceWaits(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged).LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "broken"}
 	i := d.services.find("s-kv")
@@ -167,6 +173,7 @@ func TestCreateServiceTwiceWaits(t *testing.T) {
 }
 
 func TestUpdateService(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.services.instance("mail", v3.ServiceUserProvided)
@@ -193,6 +200,7 @@ func TestUpdateService(t *testing.T) {
 }
 
 func TestDeleteService(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.services.instance("mail", v3.ServiceUserProvided)
@@ -212,6 +220,7 @@ func TestDeleteService(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("services").must(t, 0, "There are no service instances. To list the available services: dew marketplace")
 	if r := d.dew("s", "--json"); r.out != "[]\n" {
@@ -254,6 +263,7 @@ func TestServices(t *testing.T) {
 }
 
 func TestUserProvided(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.dew("create-user-provided-service", "mail", "-p", `{"host":"h","port":25}`, "-t", "a", "-l", "syslog://x", "-r", "https://y").must(t, 0, "Created service instance mail")
 	d.wantBody(postInstance, `{"type":"user-provided","name":"mail","tags":["a"],"credentials":{"host":"h","port":25},"syslog_drain_url":"syslog://x","route_service_url":"https://y","relationships":{`+inSpace+`}}`)
@@ -280,6 +290,7 @@ func TestUserProvided(t *testing.T) {
 }
 
 func TestServiceLogs(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.services.instance("mail", v3.ServiceUserProvided)
@@ -292,6 +303,7 @@ func TestServiceLogs(t *testing.T) {
 }
 
 func TestAppBoundSinceStaging(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.services.appBindings = []v3.AppBinding{{Name: "kv"}, {Name: "db", SinceStaging: true}}
 	d.dew("app", "shop").must(t, 0, "services:    kv, db", "bound since staging: db. To pass the credentials to the app: dew restage shop")
@@ -303,6 +315,7 @@ func TestAppBoundSinceStaging(t *testing.T) {
 }
 
 func TestServiceCompletion(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.services.instance("kv", v3.ServiceManaged)
 	d.services.bind("s-kv", "", "k1")

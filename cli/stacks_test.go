@@ -53,7 +53,7 @@ func (d *fakeDaemon) stackRoutes(handle func(string, func(*http.Request, []byte)
 }
 
 func TestStacks(t *testing.T) {
-	d := newDaemon(t)
+	d := newRemoteDaemon(t)
 	d.dew("stacks").must(t, 0, "host   host   ready   active         0123", "this machine")
 	d.dew("stacks", "--json").must(t, 0, `"kind": "host"`)
 	d.dew("stack", "host").must(t, 0, "kind", "0123")

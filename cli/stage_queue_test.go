@@ -49,6 +49,7 @@ func pushTo(ctx context.Context, t *testing.T, d *fakeDaemon, talk io.Writer) er
 // A second push waits for the first one and says so. It does not show the lines of the
 // first one.
 func TestPushWaitsForAnother(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}}
 	talk := &reactor{words: "Waiting for another push that is staging app shop… ", do: func() {
@@ -69,6 +70,7 @@ func TestPushWaitsForAnother(t *testing.T) {
 
 // Ctrl-C stops the push but not the staging, and the push says so.
 func TestPushInterrupted(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(d *fakeDaemon)
 		at      string // text after which the test interrupts

@@ -49,6 +49,7 @@ func (d *fakeDaemon) taskRoutes(handle func(pattern string, fn func(r *http.Requ
 }
 
 func TestRunTask(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("tasks", "shop").must(t, 0, "App shop has no tasks. Run one with dew run-task or dew run")
 	if r := d.dew("tasks", "shop", "--json"); r.out != "[]\n" {
@@ -75,6 +76,7 @@ func TestRunTask(t *testing.T) {
 }
 
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStarted)
 	why := "APP/TASK/a: Exited with status 3"
 	d.tasks = []v3.Task{{GUID: "task-1", SequenceID: 3, Name: "a", State: v3.TaskFailed, MemoryInMB: 64, DiskInMB: 128, Result: v3.TaskResult{FailureReason: &why}}}
@@ -93,6 +95,7 @@ func TestTasks(t *testing.T) {
 // With --wait, dew prints the output while the task runs, stdout and stderr separately,
 // without the line that dewd adds. It exits with the status of the task.
 func TestRunTaskOutput(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	shop := d.withOther("shop")
 	shop.print(1, "before")
@@ -131,6 +134,7 @@ func TestRunTaskOutput(t *testing.T) {
 
 // dew run reports why it cannot run, and leaves no waiting task.
 func TestRunRefused(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("run", "shpo").must(t, 1, `did you mean "shop"?`)
 	d.dew("run").must(t, 2, "run needs APP")

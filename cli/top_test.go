@@ -42,6 +42,7 @@ func (d *fakeDaemon) withLive() *fakeDaemon {
 
 // Without a terminal dew top prints one table.
 func TestTopOnce(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withLive()
 	for _, args := range [][]string{{"top"}, {"top", "--once"}, {"top", "--sort", "memory"}} {
 		r := runDew(t.Context(), append([]string{"--run", d.run}, args...)...)
@@ -71,6 +72,7 @@ func TestTopOnce(t *testing.T) {
 }
 
 func TestTopJSON(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withLive()
 	r := runDew(t.Context(), "--run", d.run, "top", "--json")
 	r.must(t, 0)
@@ -205,6 +207,7 @@ func (s *ptyScreen) exits() int {
 // dew top runs on a real terminal: keys filter, restart, explain and show logs, and it
 // survives an outage of the daemon.
 func TestTopOnTerminal(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withLive()
 	s := onScreen(t, "--run", d.run, "top", "--interval", "200ms")
 	s.shows("dev/shop")
@@ -246,6 +249,7 @@ func TestTopOnTerminal(t *testing.T) {
 
 // A signal ends dew top, and the terminal is as before.
 func TestTopTerminated(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t).withLive()
 	for name, keys := range map[string][2]string{"table": {"", "dev/shop"}, "logs": {"\x1b[B\r", "OUT hello"}} {
 		t.Run(name, func(t *testing.T) {

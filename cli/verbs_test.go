@@ -50,6 +50,7 @@ const oneProvider = "dewd keeps the users itself"
 
 // dew has every command of cf, with all its names and flags, or a reason is listed.
 func TestVerbsOfCF(t *testing.T) {
+	t.Parallel()
 	f, err := os.Open(filepath.Join("testdata", "cf.txt"))
 	if err != nil {
 		t.Fatal(err)

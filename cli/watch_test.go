@@ -15,6 +15,7 @@ import (
 
 // dew push --watch continues after a manifest that cannot be read.
 func TestPushWatch(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": "applications: [{name: shop, path: code}]\n", "code/a": "one"})
 	ctx, stop := context.WithCancel(t.Context())

@@ -40,7 +40,7 @@ type assets struct {
 type asset struct {
 	contentType string
 	body        []byte
-	etag        string
+	etag        func() string // computed at the first use
 	gzipped     func() []byte // nil if it is not smaller; computed at the first use
 }
 
@@ -97,9 +97,12 @@ func renderIndex(text []byte, version string) (*asset, error) {
 }
 
 func newAsset(kind string, body []byte) *asset {
-	sum := sha256.Sum256(body)
 	return &asset{
-		contentType: kind, body: body, etag: `"` + hex.EncodeToString(sum[:12]) + `"`,
+		contentType: kind, body: body,
+		etag: sync.OnceValue(func() string {
+			sum := sha256.Sum256(body)
+			return `"` + hex.EncodeToString(sum[:12]) + `"`
+		}),
 		gzipped: sync.OnceValue(func() []byte { return compress(kind, body) }),
 	}
 }
@@ -127,7 +130,7 @@ func compress(kind string, body []byte) []byte {
 // never runs with the files of an old one.
 func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	body, etag := a.body, a.etag
+	body, etag := a.body, a.etag()
 	if zipped := a.gzipped(); zipped != nil {
 		h.Set("Vary", "Accept-Encoding")
 		if acceptsGzip(r) {

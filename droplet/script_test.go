@@ -150,6 +150,7 @@ func TestScriptNamesMissingTools(t *testing.T) {
 		"java":     {map[string]string{"META-INF/MANIFEST.MF": "Main-Class: App\n"}, nil, "Java\ndefault-jre-headless\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := runScript(t, toolbox(t, c.tools), c.files)
 			if r.code != codeNoCompile || r.result["missing"] != c.want || r.stderr != "" {
 				t.Errorf("status %d, missing %q, printed %q, want %d, %q and nothing", r.code, r.result["missing"], r.stderr, codeNoCompile, c.want)
@@ -171,6 +172,7 @@ func TestScriptRefuses(t *testing.T) {
 		"file server":   {map[string]string{"Staticfile": ""}, nil, "The file server dew-static is not installed beside dewd. Install dew again, or build it: make build\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := runScript(t, toolbox(t, php), c.files, c.packs...)
 			if r.code != codeNoCompile || r.result["reason"] != c.want || r.stderr != "" {
 				t.Errorf("status %d, reason %q, printed %q, want %q", r.code, r.result["reason"], r.stderr, c.want)
@@ -193,6 +195,7 @@ func TestScriptDetectsLast(t *testing.T) {
 		"nothing":           {map[string]string{"notes.txt": ""}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := runScript(t, toolbox(t, nil), c.files)
 			if r.result["detected"] != c.detected || c.detected == "" && r.code != codeNoApp {
 				t.Errorf("status %d, detected %q, want %q", r.code, r.result["detected"], c.detected)

@@ -39,9 +39,10 @@ type shim struct {
 	at    int64
 	pause time.Duration // after every 32 KiB
 
-	mu     sync.Mutex // guards frozen
-	frozen bool
-	moved  sync.Cond
+	mu      sync.Mutex // guards frozen and freezes
+	frozen  bool
+	freezes int // how often it was frozen or thawed
+	moved   sync.Cond
 }
 
 func newShim(f *os.File) *shim {
@@ -54,6 +55,7 @@ func (s *shim) freeze(frozen bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frozen = frozen
+	s.freezes++
 	s.moved.Broadcast()
 	return nil
 }
@@ -265,6 +267,11 @@ func TestForeignDataFillsDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			tail := follow(t, l, Capture{Freeze: s.freeze})
+			testkit.EventuallyTrue(t, "the process is frozen", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.freezes > 0
+			})
 			done := make(chan error, 1)
 			go func() { done <- s.print(2 * mib) }()
 			select {

@@ -35,6 +35,8 @@ type Usage interface {
 // Live has the dependencies of requests about the usage of running instances.
 type Live struct {
 	Usage Usage
+	// Interval is the time between two events of a stream; 0 is one second.
+	Interval time.Duration
 	// Fail sends the response for an error.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
@@ -303,7 +305,7 @@ func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 		h.Live.Fail(w, r, err)
 		return
 	}
-	s := liveStream{w: w, flush: http.NewResponseController(w).Flush}
+	s := liveStream{w: w, interval: h.Live.Interval, flush: http.NewResponseController(w).Flush}
 	next := func() (v3.LiveApps, error) {
 		perms, err := h.currentPermissions(r.Context())
 		if err != nil {
@@ -352,9 +354,10 @@ func (h liveHandlers) currentPermissions(ctx context.Context) (access.Permission
 
 // liveStream is an open stream of live values.
 type liveStream struct {
-	w     http.ResponseWriter
-	flush func() error
-	sent  []byte // JSON of the last event, without its time
+	w        http.ResponseWriter
+	flush    func() error
+	interval time.Duration // between two events; 0 is streamInterval
+	sent     []byte        // JSON of the last event, without its time
 }
 
 func (s *liveStream) begin() {
@@ -369,7 +372,7 @@ func (s *liveStream) begin() {
 // run sends each changed value of next, until ctx is done or the client has
 // disconnected.
 func (s *liveStream) run(ctx context.Context, next func() (v3.LiveApps, error)) error {
-	tick := time.NewTicker(streamInterval)
+	tick := time.NewTicker(cmp.Or(s.interval, streamInterval))
 	defer tick.Stop()
 	written := time.Now()
 	for {

@@ -122,11 +122,23 @@ func readMemory(ctx context.Context, a v3.App, api *client.Client) (MemoryReport
 		for _, p := range in.Processes {
 			report.Processes = append(report.Processes, memoryRow(in, p, live.Time))
 		}
+		if text := throttledNote(in); text != "" {
+			report.Advice = append(report.Advice, text)
+		}
 	}
 	if len(report.Processes) == 0 {
 		return report, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot show the memory of app %s: no instance is running", a.Name), Advice: "See why: dew why " + a.Name}
 	}
 	return report, nil
+}
+
+// throttledNote says how much CPU time an instance lacks because of a CPU limit. The
+// limit holds for the whole instance, so every process has the same value.
+func throttledNote(in v3.LiveInstance) string {
+	if len(in.Processes) == 0 || in.Processes[0].Throttled < 0.005 {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d waited %.0f%% of the time because of the CPU limit (dewd --cpu-limit)", in.Type, in.Index, in.Processes[0].Throttled*100)
 }
 
 func memoryRow(in v3.LiveInstance, p v3.LivePart, now time.Time) MemoryRow {

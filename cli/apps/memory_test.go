@@ -76,3 +76,16 @@ func TestMemoryBar(t *testing.T) {
 		}
 	}
 }
+
+func TestThrottledNote(t *testing.T) {
+	t.Parallel()
+	for throttled, want := range map[float64]string{0: "", 0.004: "", 0.4: "web/1 waited 40% of the time because of the CPU limit (dewd --cpu-limit)"} {
+		in := v3.LiveInstance{Type: "web", Index: 1, Processes: []v3.LivePart{{Throttled: throttled}, {Sidecar: "agent", Throttled: throttled}}}
+		if got := throttledNote(in); got != want {
+			t.Errorf("throttled %v: %q, want %q", throttled, got, want)
+		}
+	}
+	if got := throttledNote(v3.LiveInstance{}); got != "" {
+		t.Errorf("without a measurement: %q", got)
+	}
+}

@@ -77,6 +77,7 @@ func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
 		v.Flags = append(v.Flags, &cli.StringFlag{Name: "labels", Usage: "List only resources that match this label `selector`, such as env=test,!draft"})
 	}
 	cmd := &cli.Command{
+		HideHelpCommand: true, // an argument can be "help"
 		Name: v.Name, Usage: v.Usage, UsageText: v.usageLine(), ArgsUsage: v.Args, Description: wrap(v.About), Category: v.Category, Flags: v.Flags,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return v.withUsage(v.flagError(err)) },
 		Action: func(c *cli.Context) error {

@@ -25,6 +25,7 @@ const settleTime = 300 * time.Millisecond
 // watcher waits for changes of files and folders.
 type watcher struct {
 	notify *fsnotify.Watcher
+	settle time.Duration
 	files  map[string]bool
 	trees  map[string]ignoreRules // by folder
 }
@@ -35,7 +36,7 @@ func NewWatcher(paths []string) (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	w := &watcher{notify: n, files: map[string]bool{}, trees: map[string]ignoreRules{}}
+	w := &watcher{notify: n, settle: settleTime, files: map[string]bool{}, trees: map[string]ignoreRules{}}
 	for _, p := range paths {
 		if err := w.add(p); err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot watch %s: %w", p, err), n.Close())
@@ -111,7 +112,7 @@ func (w *watcher) counts(name string, isFolder bool) bool {
 // nothing when ctx is done.
 func (w *watcher) Wait(ctx context.Context) (string, error) {
 	var first string
-	quiet := time.NewTimer(settleTime)
+	quiet := time.NewTimer(w.settle)
 	defer quiet.Stop()
 	for {
 		select {
@@ -126,11 +127,11 @@ func (w *watcher) Wait(ctx context.Context) (string, error) {
 				return "", fmt.Errorf("cannot watch files: %w", err)
 			}
 			first = cmp.Or(first, "many files") // the kernel dropped events
-			quiet.Reset(settleTime)
+			quiet.Reset(w.settle)
 		case e := <-w.notify.Events:
 			if w.changed(e) {
 				first = cmp.Or(first, e.Name)
-				quiet.Reset(settleTime)
+				quiet.Reset(w.settle)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestWatcher(t *testing.T) {
@@ -42,6 +43,7 @@ func TestWatcher(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = w.Close() })
+			w.settle = 10 * time.Millisecond
 			want := tt.want
 			if err := tt.change(root); err != nil {
 				t.Fatal(err)
@@ -68,6 +70,7 @@ func TestWatcherFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.Close() })
+	w.settle = 10 * time.Millisecond
 	for _, step := range []struct {
 		name   string
 		change func(path string) error

@@ -86,7 +86,7 @@ func children(t *testing.T, pid int) []string {
 // Children that exited before PID 1 listened, and children that exit long after, are
 // both reaped.
 func TestReapsInheritedChildren(t *testing.T) {
-	cmd := startInit(t, `true & false & (sleep 0.2 &) & (sleep 0.3; exit 7) &`)
+	cmd := startInit(t, `true & false & (sleep 0.05 &) & (sleep 0.1; exit 7) &`)
 	testkit.EventuallyTrue(t, "the children to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 }
 

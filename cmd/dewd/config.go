@@ -20,6 +20,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/runtime/policy"
 )
@@ -52,6 +53,7 @@ type config struct {
 	LogAge            time.Duration // 0: only the size is limited
 	LogJournal        bool
 	CrashFiles        size // limit of the files of all crashed instances (0: none are stored)
+	CPULimit          cgroup.Cores
 	Policy            policy.Policy
 	Staging           staging
 	Marketplace       serviceFlags
@@ -110,6 +112,7 @@ func (c *config) cellFlags() []cli.Flag {
 		duration(&c.LogAge, "log-age", "Delete log lines that are older than this `time`; with 0, only --log-retention limits them"),
 		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "Copy the log lines of apps to the systemd journal"},
 		value(&c.CrashFiles, "crash-files", "Maximum `bytes` of files of crashed instances to keep, for all apps together; 0 keeps none"),
+		value(&c.CPULimit, "cpu-limit", "CPU time that one instance, task, build or built-in service can use, in `cores` such as 1.5 (default: no limit)"),
 		text(&c.LogFormat, "log-format", "Format of dewd's own log on stderr, `text|json`"),
 		value(&level{&c.LogLevel}, "log-level", "Lowest level of dewd's own log, `debug|info|warn|error`"),
 	}, c.Outbound.flags()...)

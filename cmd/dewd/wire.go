@@ -246,7 +246,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	cfg := containerd.Config{
 		Names: names.For(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
-		Seccomp: ocispec.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
+		Seccomp: ocispec.Arches(d.cfg.SeccompArches), PIDs: maxPIDs, Cores: d.cfg.CPULimit,
 		Called: d.called, HostPorts: []uint16{portOf(d.ports.api), portOf(d.ports.routes)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}

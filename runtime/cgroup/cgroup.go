@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ type Hierarchies struct {
 	Unified string            // mount of the unified hierarchy, "" on pure v1
 	V1      map[string]string // mounts by controller, empty on v2
 	All     []string          // every cgroup mount, for removal
+
+	weighing sync.Mutex // held while the weight of Parent changes
 }
 
 // Find reads the machine's cgroup mounts from a mountinfo file.
@@ -105,7 +108,7 @@ func (c *Hierarchies) needV2(controllers ...string) error {
 type Limits struct {
 	Memory int64
 	PIDs   int64
-	Shares uint64 // CPU shares in the units of cgroup v1
+	Cores  Cores // limit of CPU time
 }
 
 // OCIPath returns the cgroupsPath for the OCI spec.
@@ -141,12 +144,11 @@ func (c *Hierarchies) Create(id runtime.InstanceID, l Limits) error {
 	if err := limitMemoryV1(c.path(c.V1["memory"], id, ""), l.Memory); err != nil {
 		return err
 	}
-	if c.V1["cpu"] != "" {
-		if err := write(c.path(c.V1["cpu"], id, ""), "cpu.shares", strconv.FormatUint(l.Shares, 10)); err != nil {
-			return err
-		}
-	}
-	return write(c.path(c.V1["pids"], id, ""), "pids.max", strconv.FormatInt(l.PIDs, 10))
+	return errors.Join(
+		c.setCPU(id, l),
+		write(c.path(c.V1["pids"], id, ""), "pids.max", strconv.FormatInt(l.PIDs, 10)),
+		c.WeighParent(),
+	)
 }
 
 func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
@@ -160,12 +162,12 @@ func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
 			return err
 		}
 	}
-	weight := 1 + (min(max(l.Shares, 2), 262144)-2)*9999/262142
 	return errors.Join(
 		write(dir, "memory.max", strconv.FormatInt(l.Memory, 10)),
 		writeIfThere(dir, "memory.swap.max", "0"),
 		write(dir, "pids.max", strconv.FormatInt(l.PIDs, 10)),
-		write(dir, "cpu.weight", strconv.FormatUint(weight, 10)),
+		c.setCPU(id, l),
+		c.WeighParent(),
 	)
 }
 
@@ -175,11 +177,13 @@ func (c *Hierarchies) leafMounts() []string {
 		return []string{c.Unified}
 	}
 	ms := []string{c.V1["memory"], c.V1["freezer"], c.V1["pids"]}
-	switch {
-	case c.Unified != "": // for cgroup.kill and the CPU time
+	if c.Unified != "" { // for cgroup.kill and the CPU time
 		ms = append(ms, c.Unified)
-	case c.V1["cpuacct"] != "":
-		ms = slices.Insert(ms, 0, c.V1["cpuacct"])
+	}
+	for _, m := range []string{c.V1["cpu"], c.V1["cpuacct"]} {
+		if m != "" && !slices.Contains(ms, m) && (m == c.V1["cpu"] || c.Unified == "") {
+			ms = slices.Insert(ms, 0, m)
+		}
 	}
 	return ms
 }
@@ -219,7 +223,11 @@ func limitMemoryV1(dir string, n int64) error {
 // but the launcher has only waited until now.
 func (c *Hierarchies) Place(id runtime.InstanceID, leaf string, pid int) error {
 	for _, m := range c.leafMounts() {
-		if err := write(c.path(m, id, leaf), "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		err := write(c.path(m, id, leaf), "cgroup.procs", strconv.Itoa(pid))
+		if m == c.V1["cpu"] && errors.Is(err, fs.ErrNotExist) {
+			continue // older versions of dewd created no leaf there
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -323,7 +331,7 @@ func (c *Hierarchies) Remove(ctx context.Context, id runtime.InstanceID) error {
 	for _, m := range c.All {
 		errs = errors.Join(errs, removeTree(ctx, c.path(m, id, "")))
 	}
-	return errs
+	return errors.Join(errs, c.WeighParent())
 }
 
 // Instances lists the ids that have a group in any hierarchy.

@@ -196,7 +196,7 @@ func fakeV1(t testing.TB, unified bool) *Hierarchies {
 	return c
 }
 
-var someLimits = Limits{Memory: 256 << 20, PIDs: 1024, Shares: 256}
+var someLimits = Limits{Memory: 256 << 20, PIDs: 1024}
 
 func TestCreateV1(t *testing.T) {
 	t.Parallel()
@@ -246,24 +246,7 @@ func TestCreateV2(t *testing.T) {
 	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 		checkFiles(t, d, map[string]string{"cgroup.subtree_control": "+memory +pids +cpu"})
 	}
-	checkFiles(t, dir, map[string]string{"memory.max": "268435456", "memory.swap.max": "0", "pids.max": "1024", "cpu.weight": "10"})
-}
-
-// The ends of the two scales match, as in runc.
-func TestWeightOfShares(t *testing.T) {
-	t.Parallel()
-	for shares, want := range map[uint64]string{0: "1", 2: "1", 1024: "39", 8192: "313", 262144: "10000", 1 << 40: "10000"} {
-		c := fakeV2(t)
-		dir := c.path(c.Unified, someInstance, "")
-		for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
-			testkit.Touch(t, d, "cgroup.subtree_control")
-		}
-		testkit.Touch(t, dir, "memory.max", "pids.max", "cpu.weight")
-		if err := c.Create(someInstance, Limits{Memory: 1, PIDs: 1, Shares: shares}); err != nil {
-			t.Fatal(err)
-		}
-		checkFiles(t, dir, map[string]string{"cpu.weight": want})
-	}
+	checkFiles(t, dir, map[string]string{"memory.max": "268435456", "memory.swap.max": "0", "pids.max": "1024", "cpu.weight": "25"})
 }
 
 // A limit that cannot be set is never ignored: the instance would run without it.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // someInstance is the instance id in the golden files.
@@ -72,4 +73,39 @@ func awaitDeath(t testing.TB, cmd *exec.Cmd) {
 func fakeV2(t testing.TB) *Hierarchies {
 	root := t.TempDir()
 	return &Hierarchies{Parent: "dew", Unified: root, V1: map[string]string{}, All: []string{root}}
+}
+
+// touchInstance creates the control files of the parent and of an instance in place of
+// the kernel.
+func touchInstance(t testing.TB, c *Hierarchies) {
+	t.Helper()
+	if c.IsV2() {
+		dir := c.path(c.Unified, someInstance, "")
+		for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
+			testkit.Touch(t, d, "cgroup.subtree_control", "cpu.weight")
+		}
+		testkit.Touch(t, dir, "memory.max", "pids.max", "cpu.max")
+		return
+	}
+	testkit.Touch(t, c.path(c.V1["memory"], someInstance, ""), "memory.limit_in_bytes")
+	testkit.Touch(t, c.path(c.V1["pids"], someInstance, ""), "pids.max")
+	testkit.Touch(t, filepath.Join(c.V1["cpu"], c.Parent), "cpu.shares")
+	testkit.Touch(t, c.path(c.V1["cpu"], someInstance, ""), "cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us")
+}
+
+// emptyTree deletes the control files of an instance. The kernel removes them with their
+// folder.
+func emptyTree(t testing.TB, c *Hierarchies, id runtime.InstanceID) {
+	t.Helper()
+	for _, m := range c.All {
+		files, err := filepath.Glob(filepath.Join(c.path(m, id, ""), "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

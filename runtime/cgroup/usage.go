@@ -49,14 +49,15 @@ func (c *Hierarchies) memory(id runtime.InstanceID, leaf string) runtime.PartUsa
 }
 
 // PartUsage reads the usage of one leaf. Numbers that the kernel does not have are 0:
-// memory.peak exists since Linux 5.19.
+// memory.peak exists since Linux 5.19. The limit of CPU time belongs to the instance, so all
+// its processes wait at the same time.
 func (c *Hierarchies) PartUsage(id runtime.InstanceID, leaf string) runtime.PartUsage {
 	u := c.memory(id, leaf)
 	if c.IsV2() {
 		dir := c.path(c.Unified, id, leaf)
-		stat := statistics(dir, "cpu.stat", "usage_usec", "nr_periods", "nr_throttled", "throttled_usec")
-		u.CPU, u.Waited = time.Duration(stat[0])*time.Microsecond, time.Duration(stat[3])*time.Microsecond
-		u.Periods, u.Throttled = stat[1], stat[2]
+		u.CPU = time.Duration(statistics(dir, "cpu.stat", "usage_usec")[0]) * time.Microsecond
+		stat := statistics(c.path(c.Unified, id, ""), "cpu.stat", "nr_periods", "nr_throttled", "throttled_usec")
+		u.Periods, u.Throttled, u.Waited = stat[0], stat[1], time.Duration(stat[2])*time.Microsecond
 		u.Peak, u.PIDs = count(dir, "memory.peak"), int(count(dir, "pids.current"))
 		return u
 	}
@@ -67,8 +68,8 @@ func (c *Hierarchies) PartUsage(id runtime.InstanceID, leaf string) runtime.Part
 	} else {
 		u.CPU = time.Duration(count(c.path(c.V1["cpuacct"], id, leaf), "cpuacct.usage"))
 	}
-	if c.V1["cpu"] != "" && c.V1["cpu"] == c.V1["cpuacct"] {
-		stat := statistics(c.path(c.V1["cpu"], id, leaf), "cpu.stat", "nr_periods", "nr_throttled", "throttled_time")
+	if c.V1["cpu"] != "" {
+		stat := statistics(c.path(c.V1["cpu"], id, ""), "cpu.stat", "nr_periods", "nr_throttled", "throttled_time")
 		u.Periods, u.Throttled, u.Waited = stat[0], stat[1], time.Duration(stat[2])
 	}
 	return u

@@ -141,7 +141,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 // createCgroups creates the instance's group, and the leaves that the container mounts.
 func (c *container) createCgroups() error {
 	id, memory := c.spec.Instance, c.spec.Memory
-	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: ocispec.CPUShares(memory)}); err != nil {
+	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Cores: c.e.cfg.Cores}); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
@@ -248,7 +248,14 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		c.init.pid, c.init.born = int(r.Pid), process.BornAt(int(r.Pid))
 		return nil
 	})
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	limits := map[string]int64{}
+	for _, p := range c.procs {
+		limits[p.Exec] = p.Memory
+	}
+	return c.e.cg.DivideCPU(c.spec.Instance, c.spec.Memory, limits)
 }
 
 // startAll starts every launcher, which then waits at its gate.

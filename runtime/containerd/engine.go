@@ -47,6 +47,7 @@ type Config struct {
 	Snapshotter string
 	Seccomp     ocispec.Arches
 	PIDs        int64          // limit of processes in one instance
+	Cores       cgroup.Cores   // limit of CPU time of one instance
 	HostPorts   []uint16       // ports of the bridge's address that instances can reach
 	AllowHost   bool           // instances can reach every port of the host
 	LinkLocal   []netip.Prefix // the only link-local addresses that instances can reach
@@ -117,7 +118,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: e.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
 	})
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
-	if err := errors.Join(err, n.SetUp(), e.fw.Apply()); err != nil {
+	if err := errors.Join(err, n.SetUp(), e.fw.Apply(), cg.WeighParent()); err != nil {
 		e.exitTimes.Close()
 		return nil, errors.Join(err, e.signals.Close(), conn.Close())
 	}

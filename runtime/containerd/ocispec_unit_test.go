@@ -169,18 +169,3 @@ func TestOpenFilesStaysBelowHardLimit(t *testing.T) {
 		t.Errorf("openFiles() = %d, want 1 to %d", got, most)
 	}
 }
-
-func TestShares(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		memory int64
-		want   uint64
-	}{
-		{0, 2}, {-1, 2}, {1 << 20, 2}, {3 << 20, 3}, {64 << 20, 64}, {1 << 30, 1024}, {8 << 30, 8192}, {1 << 50, 262144},
-	}
-	for _, tt := range tests {
-		if got := ocispec.CPUShares(tt.memory); got != tt.want {
-			t.Errorf("shares(%d) = %d, want %d", tt.memory, got, tt.want)
-		}
-	}
-}

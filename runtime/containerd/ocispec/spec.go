@@ -191,8 +191,3 @@ func maskedPaths() []string {
 		"/sys/firmware", "/sys/devices/virtual/powercap", "/sys/fs/cgroup",
 	}
 }
-
-// CPUShares returns the CPU shares by memory: 1024 for every GiB.
-func CPUShares(memory int64) uint64 {
-	return uint64(min(max(memory>>20, 2), 262144))
-}
