@@ -37,14 +37,17 @@ func containerLost(f Facts) (Verdict, bool) {
 // diskFull explains an exit of an instance that had used all of its disk limit.
 func diskFull(f Facts) (Verdict, bool) {
 	d := f.Disk
-	full := d.Limit > 0 && d.Used >= d.Limit-d.Limit/100
+	full := d.Limit > 0 && (d.NoFiles || d.Used >= d.Limit-d.Limit/100)
 	if f.First.Cause != DiskFull && !(full && f.First.Cause == Exited && f.First.Code != 0) {
 		return Verdict{}, false
 	}
 	v := Verdict{
 		Class:    DiskFull,
-		Sentence: fmt.Sprintf("%s exited with status %d after the instance had used %s of its %s disk limit", f.first(), f.First.Code, bytesText(d.Used), bytesText(d.Limit)),
-		Advice:   "Delete files that the app no longer needs, or set a larger `disk_quota` in the manifest",
+		Sentence: fmt.Sprintf("%s failed with status %d after the instance had used %s of its %s disk limit", f.first(), f.First.Code, bytesText(d.Used), bytesText(d.Limit)),
+		Advice:   fmt.Sprintf("Delete files that the app no longer needs, or set `disk_quota: %s` in the manifest", bytesText(2*d.Limit)),
+	}
+	if d.NoFiles {
+		v.Sentence = fmt.Sprintf("%s failed with status %d after the instance had created as many files as its %s disk limit allows", f.first(), f.First.Code, bytesText(d.Limit))
 	}
 	if d.Largest != "" {
 		v.Sentence += fmt.Sprintf("; the largest directory is %s (%s)", quote(d.Largest), bytesText(d.Size))

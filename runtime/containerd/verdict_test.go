@@ -25,6 +25,7 @@ import (
 type verdictCase struct {
 	name     string
 	command  string
+	disk     int // MB; 0: the default
 	sidecars []app.Sidecar
 	check    app.HealthCheck
 	act      func(w *world, p app.Process, st runtime.Status) // makes the running instance crash
@@ -36,8 +37,8 @@ func checkPort(timeout time.Duration) app.HealthCheck {
 	return app.HealthCheck{Type: app.CheckPort, Timeout: timeout, Interval: time.Second, InvocationTimeout: testkit.Patience}
 }
 
-// verdictCases has a case for every class except those that need a machine of their own:
-// the machine without memory, and the full disk.
+// verdictCases has a case for every class except the one that needs a machine of its own:
+// the machine without memory.
 func verdictCases(traced bool) []verdictCase {
 	const unknown = "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself"
 	itself, outside := "web was killed: it sent SIGKILL to itself", "web was killed: sh (process PID) sent it SIGKILL"
@@ -76,6 +77,11 @@ func verdictCases(traced bool) []verdictCase {
 			name: "silent", command: "exec ./testapp serve 0.0.0.0:8080", act: suspend, class: verdict.Unhealthy,
 			check:    app.HealthCheck{Type: app.CheckHTTP, Endpoint: "/", Interval: time.Second, InvocationTimeout: 2 * time.Second},
 			sentence: "the health check of web failed: GET / got no answer in time",
+		},
+		{
+			name: "disk", disk: 16, class: verdict.DiskFull,
+			command:  "mkdir -p tmp/cache; head -c 15M /dev/zero >tmp/cache/big; head -c 9M /dev/zero >log; exit 4",
+			sentence: "web failed with status 4 after the instance had used 16M of its 16M disk limit; the largest directory is /home/vcap/app/tmp/cache (15M)",
 		},
 		{name: "init", command: "exec sleep 1000", act: killInit, class: verdict.ContainerLost, sentence: "the container of the instance ended, and its exit status is not known"},
 	}
@@ -121,7 +127,7 @@ func TestVerdicts(t *testing.T) {
 	for round := range rounds {
 		ps := make([]app.Process, len(cases))
 		for i, c := range cases {
-			ps[i] = w.put(testApp{name: fmt.Sprintf("v%d-%d", round, i), memory: 128, command: c.command, check: c.check, sidecars: c.sidecars})
+			ps[i] = w.put(testApp{name: fmt.Sprintf("v%d-%d", round, i), memory: 128, disk: c.disk, command: c.command, check: c.check, sidecars: c.sidecars})
 		}
 		for i, c := range cases {
 			t.Run(fmt.Sprintf("%s/%d", c.name, round), func(t *testing.T) { w.wantVerdict(t, ps[i], c) })

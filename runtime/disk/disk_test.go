@@ -48,21 +48,21 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, size := Largest(t.Context(), dir); got != "/" || size != 0 {
+	if got, size := largest(t.Context(), dir); got != "/" || size != 0 {
 		t.Errorf("empty: %s, %d", got, size)
 	}
 	write("etc/hosts", 4)
 	write("home/vcap/app/tmp/a/1", 64)
 	write("home/vcap/app/tmp/b/2", 64)
 	write("home/vcap/logs/3", 16)
-	if got, size := Largest(t.Context(), dir); got != "/home/vcap/app/tmp" || size != 128<<10 {
+	if got, size := largest(t.Context(), dir); got != "/home/vcap/app/tmp" || size != 128<<10 {
 		t.Errorf("largest = %s, %d", got, size)
 	}
 	write("var/cache/4", 200)
-	if got, _ := Largest(t.Context(), dir); got != "/" && got != "/var/cache" {
+	if got, _ := largest(t.Context(), dir); got != "/" && got != "/var/cache" {
 		t.Errorf("largest = %s", got)
 	}
-	if got, _ := Largest(t.Context(), filepath.Join(dir, "none")); got != "/" {
+	if got, _ := largest(t.Context(), filepath.Join(dir, "none")); got != "/" {
 		t.Errorf("largest of nothing = %s", got)
 	}
 }

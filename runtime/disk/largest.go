@@ -8,10 +8,20 @@ import (
 	"syscall"
 )
 
-// Largest returns the deepest folder below dir that has more than half of all bytes, and
+// Largest returns the folder of a layer that uses most of its space, and its size. Root is
+// the folder of the layer that the app sees as its root.
+func (l *Limits) Largest(ctx context.Context, id, root string) (string, int64) {
+	y := l.of(id)
+	if y == nil {
+		return "", 0
+	}
+	return largest(ctx, filepath.Join(y.Layer, root))
+}
+
+// largest returns the deepest folder below dir that has more than half of all bytes, and
 // its size. The path is absolute, as an app sees it. It returns what it found so far when
 // ctx is done.
-func Largest(ctx context.Context, dir string) (string, int64) {
+func largest(ctx context.Context, dir string) (string, int64) {
 	sizes := map[string]int64{} // by folder, with everything in it
 	children := map[string][]string{}
 	// A file that disappears or cannot be read does not count.

@@ -23,6 +23,7 @@ const DefaultReserve = 64 << 20
 // Config is the configuration of Limits.
 type Config struct {
 	Dir     string // folder of the images (empty: no limits)
+	Off     bool   // new layers get no limit; those of an earlier daemon keep theirs
 	Reserve int64  // free bytes that images leave on the disk of Dir (0: DefaultReserve)
 	Logger  *slog.Logger
 
@@ -116,7 +117,7 @@ func (l *Limits) newLayer(id string, r record) *layer {
 }
 
 // Enabled reports whether new layers get a limit.
-func (l *Limits) Enabled() bool { return l.cfg.Dir != "" }
+func (l *Limits) Enabled() bool { return l.cfg.Dir != "" && !l.cfg.Off }
 
 // Limit limits the size of everything in a folder, which contains only empty folders.
 // It mounts a file system with the same folders on it. After an error the folder is
