@@ -27,6 +27,9 @@ type Disk struct {
 	NoFiles bool   `json:"no_files,omitempty"` // no more files can be created, whatever their size
 }
 
+// Full reports whether the instance has used all of its disk limit.
+func (d Disk) Full() bool { return verdict.Disk(d).Full() }
+
 // Listener is a TCP port on which a process was listening.
 type Listener struct {
 	Exec     string `json:"exec"`

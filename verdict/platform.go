@@ -34,11 +34,16 @@ func containerLost(f Facts) (Verdict, bool) {
 	return v, true
 }
 
+// Full reports whether all of the limit is used. A file that does not fit leaves a little
+// space.
+func (d Disk) Full() bool {
+	return d.Limit > 0 && (d.NoFiles || d.Used >= d.Limit-d.Limit/100)
+}
+
 // diskFull explains an exit of an instance that had used all of its disk limit.
 func diskFull(f Facts) (Verdict, bool) {
 	d := f.Disk
-	full := d.Limit > 0 && (d.NoFiles || d.Used >= d.Limit-d.Limit/100)
-	if f.First.Cause != DiskFull && !(full && f.First.Cause == Exited && f.First.Code != 0) {
+	if f.First.Cause != DiskFull && !(d.Full() && f.First.Cause == Exited && f.First.Code != 0) {
 		return Verdict{}, false
 	}
 	v := Verdict{
