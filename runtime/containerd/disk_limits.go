@@ -95,7 +95,7 @@ func (d layerLimits) facts(ctx context.Context, id runtime.InstanceID) runtime.D
 		return runtime.Disk{}
 	}
 	out := runtime.Disk{Limit: u.Limit, Used: u.Used, NoFiles: u.NoInodes}
-	if u.Full() {
+	if u.Full() || u.Nearly() {
 		ctx, cancel := context.WithTimeout(ctx, largestLimit)
 		defer cancel()
 		out.Largest, out.Size = d.Largest(ctx, string(id), upperFolder)
@@ -124,8 +124,12 @@ func (d layerLimits) sentence(ctx context.Context, n disk.Notice) string {
 	if n.NoInodes {
 		return fmt.Sprintf("The app has created as many files as its disk quota of %s allows; most of them are in %s. Delete files or raise disk_quota.", megabytes(n.Limit), f.Largest)
 	}
-	return fmt.Sprintf("The app has used all of its disk quota (%s of %s); the largest directory is %s (%s). Delete files or raise disk_quota.",
-		megabytes(n.Used), megabytes(n.Limit), f.Largest, megabytes(f.Size))
+	how := "used all of"
+	if !n.Full() {
+		how = "nearly used up"
+	}
+	return fmt.Sprintf("The app has %s its disk quota (%s of %s); the largest directory is %s (%s). Delete files or raise disk_quota.",
+		how, megabytes(n.Used), megabytes(n.Limit), f.Largest, megabytes(f.Size))
 }
 
 // logCell writes a line of the platform to the log of an app.

@@ -29,6 +29,23 @@ func TestFull(t *testing.T) {
 	}
 }
 
+func TestNearly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		u    Usage
+		want bool
+	}{
+		"space for a large write": {Usage{Limit: 1 << 30, Used: 1<<30 - 3<<20}, false},
+		"no space for one":        {Usage{Limit: 1 << 30, Used: 1<<30 - 2<<20}, true},
+		"small limit":             {Usage{Limit: 4 << 20, Used: 3 << 20}, false},
+		"small limit, used":       {Usage{Limit: 4 << 20, Used: 3<<20 + 600<<10}, true},
+		"no limit":                {Usage{Used: 1 << 20}, false},
+	} {
+		if got := tt.u.Nearly(); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
 func TestImageBytes(t *testing.T) {
 	for _, limit := range []int64{1, 1 << 20, 64 << 20, 1 << 30, fewInodes, fewInodes + 1, 100 << 30} {
 		n := imageBytes(limit)

@@ -58,6 +58,7 @@ type layer struct {
 	sessions int // users of the files of a crashed instance
 	reserved int64
 	used     int64     // bytes at the last check
+	nearly   bool      // it was nearly full at the last check
 	noticed  time.Time // the last notice
 }
 

@@ -296,6 +296,33 @@ func TestMachineNearlyFull(t *testing.T) {
 	}
 }
 
+// An app whose large writes fail gets one notice, although a little space is left.
+func TestLargeWrites(t *testing.T) {
+	l := open(t, nil)
+	dir := limited(t, l, "i", 64<<20)
+	f := testkit.Must(os.Create(filepath.Join(dir, "fs", "big")))(t)
+	defer f.Close()
+	if err := f.Truncate(1 << 30); err != nil { // the file has no blocks yet
+		t.Fatal(err)
+	}
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, 62<<20); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if got := l.Check(now); len(got) != 1 || got[0].Full() || !got[0].Nearly() || got[0].Free != -1 {
+		t.Errorf("notices = %+v", got)
+	}
+	if got := l.Check(now.Add(2 * noticeEvery)); len(got) != 0 {
+		t.Errorf("notices later = %+v", got)
+	}
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Check(now.Add(3 * noticeEvery)); len(got) != 0 {
+		t.Errorf("notices after a deletion = %+v", got)
+	}
+}
+
 // On a disk that is really small, a layer refuses what the disk cannot store, and
 // everything that it accepted is there.
 func TestSmallMachine(t *testing.T) {

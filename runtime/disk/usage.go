@@ -24,6 +24,15 @@ func (u Usage) Full() bool {
 	return u.Limit > 0 && (u.NoInodes || u.Used >= u.Limit-u.Limit/100)
 }
 
+// largeWrite is the most that the kernel adds to a file in one step. It refuses a step
+// that does not fit as a whole, so an app with large writes never uses the last bytes.
+const largeWrite = 2<<20 + 64<<10
+
+// Nearly reports whether large writes fail already.
+func (u Usage) Nearly() bool {
+	return u.Limit > 0 && u.Limit-u.Used <= min(largeWrite, u.Limit/8)
+}
+
 // Of returns the usage of a layer. ok is false if the layer has no limit.
 func (l *Limits) Of(id string) (u Usage, ok bool) {
 	y := l.of(id)
@@ -97,7 +106,7 @@ func (l *Limits) share(others int) int64 {
 	return max(left-l.cfg.Reserve, 0) / int64(others+1)
 }
 
-// Notice says that a layer is full, or that the disk of the machine is.
+// Notice says that a layer is full or nearly full, or that the disk of the machine is.
 type Notice struct {
 	ID string
 	Usage
@@ -113,7 +122,8 @@ const noticeEvery = time.Minute
 const grown = 1 << 20
 
 // Check measures all layers and adapts them to the free space of the machine. It returns
-// a notice for each layer that is full, at most once a minute.
+// a notice for each layer that is full, at most once a minute, and once for a layer that
+// is nearly full.
 func (l *Limits) Check(now time.Time) []Notice {
 	layers := l.all()
 	if len(layers) == 0 {
@@ -166,11 +176,14 @@ func (l *Limits) checkOne(y *layer, u Usage, share int64, now time.Time) (Notice
 	}
 	l.reserve(y, share)
 	n := Notice{Usage: u, Free: -1}
-	if !u.Full() {
-		if share >= u.Limit/100 {
-			return Notice{}, false
-		}
+	known := y.nearly
+	y.nearly = u.Nearly()
+	switch {
+	case u.Full():
+	case share < u.Limit/100:
 		n.Free = share
+	case !u.Nearly() || known: // an app can run like this for long
+		return Notice{}, false
 	}
 	if now.Sub(y.noticed) < noticeEvery {
 		return Notice{}, false
