@@ -227,6 +227,7 @@ func TestBrokenApps(t *testing.T) {
 		"wrong-port":                  {5, "push", "wrong-port did not become healthy: the app listens on port 3000, but it must listen on $PORT (8080)", "environment variable PORT"},
 		"wrong-endpoint":              {5, "push", "wrong-endpoint did not become healthy: the health check of web failed: GET /health answered 404", "health-check-http-endpoint"},
 		"missing-variable":            {4, "push", "missing-variable crashed while starting: web failed with status 1: the environment variable GREETING is not set", "dew logs missing-variable"},
+		"disk-quota":                  {4, "push", "disk-quota crashed while starting: web failed with status 1 after the instance had used 32M of its 32M disk limit; the largest directory is /home/vcap/app/spool", "`disk_quota: 64M`"},
 		"missing-library":             {4, "push", "missing-library crashed while starting: ./app could not start: libgreeting.so.1 is missing in stack host", "apt-file search libgreeting.so.1"},
 		"no-start-command":            {4, "push", "cannot start no-start-command: No start command found", "add a Procfile"},
 		"wrong-command":               {4, "push", "wrong-command crashed while starting: web could not start: command ./ap was not found", "Check `command` in the manifest"},

@@ -15,7 +15,20 @@ import (
 type CrashState struct {
 	Listening []Listener `json:"listening,omitempty"`
 	Memory    Memory     `json:"memory,omitzero"` // of the whole instance
+	Disk      Disk       `json:"disk,omitzero"`   // zero: it has no limit
 }
+
+// Disk is the disk usage of an instance, in bytes.
+type Disk struct {
+	Limit   int64  `json:"limit"`
+	Used    int64  `json:"used"`
+	Largest string `json:"largest,omitempty"`  // directory that has most of the files, if the disk is full
+	Size    int64  `json:"size,omitempty"`     // of Largest
+	NoFiles bool   `json:"no_files,omitempty"` // no more files can be created, whatever their size
+}
+
+// Full reports whether the instance has used all of its disk limit.
+func (d Disk) Full() bool { return verdict.Disk(d).Full() }
 
 // Listener is a TCP port on which a process was listening.
 type Listener struct {
@@ -147,7 +160,7 @@ func (r ExitRecord) facts(app string) verdict.Facts {
 	f := verdict.Facts{
 		App: app, ProcessType: r.Type, Index: r.Slot.Index, Stack: r.Stack, Port: r.Port,
 		Starting: r.Phase == PhaseStarting, Unwatched: r.Phase == PhaseUnwatched,
-		First: r.fact(r.First), Memory: verdict.Memory(r.State.Memory),
+		First: r.fact(r.First), Memory: verdict.Memory(r.State.Memory), Disk: verdict.Disk(r.State.Disk),
 	}
 	if !r.StartedAt.IsZero() {
 		f.Uptime = r.First.At.Sub(r.StartedAt)

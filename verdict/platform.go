@@ -1,6 +1,10 @@
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // outputFailed explains a process that dew stopped because its output was lost.
 func outputFailed(f Facts) (Verdict, bool) {
@@ -34,17 +38,39 @@ func containerLost(f Facts) (Verdict, bool) {
 	return v, true
 }
 
+// Full reports whether all of the limit is used. A file that does not fit leaves a little
+// space.
+func (d Disk) Full() bool {
+	return d.Limit > 0 && (d.NoFiles || d.Used >= d.Limit-d.Limit/100)
+}
+
+// noSpace are the messages of a write that the kernel refused.
+var noSpace = []string{"no space left on device", "enospc", "disk quota exceeded"}
+
+// refused reports whether a process said that it could not write, and so little space was
+// left that a large write fails.
+func (d Disk) refused(e Exit) bool {
+	const largeWrite = 2<<20 + 64<<10
+	if d.Limit == 0 || d.Limit-d.Used > min(largeWrite, d.Limit/8) {
+		return false
+	}
+	text := strings.ToLower(strings.Join(e.lines(), "\n"))
+	return slices.ContainsFunc(noSpace, func(s string) bool { return strings.Contains(text, s) })
+}
+
 // diskFull explains an exit of an instance that had used all of its disk limit.
 func diskFull(f Facts) (Verdict, bool) {
 	d := f.Disk
-	full := d.Limit > 0 && d.Used >= d.Limit-d.Limit/100
-	if f.First.Cause != DiskFull && !(full && f.First.Cause == Exited && f.First.Code != 0) {
+	if f.First.Cause != DiskFull && !((d.Full() || d.refused(f.First)) && f.First.Cause == Exited && f.First.Code != 0) {
 		return Verdict{}, false
 	}
 	v := Verdict{
 		Class:    DiskFull,
-		Sentence: fmt.Sprintf("%s exited with status %d after the instance had used %s of its %s disk limit", f.first(), f.First.Code, bytesText(d.Used), bytesText(d.Limit)),
-		Advice:   "Delete files that the app no longer needs, or set a larger `disk_quota` in the manifest",
+		Sentence: fmt.Sprintf("%s failed with status %d after the instance had used %s of its %s disk limit", f.first(), f.First.Code, bytesText(d.Used), bytesText(d.Limit)),
+		Advice:   fmt.Sprintf("Delete files that the app no longer needs, or set `disk_quota: %s` in the manifest", bytesText(2*d.Limit)),
+	}
+	if d.NoFiles {
+		v.Sentence = fmt.Sprintf("%s failed with status %d after the instance had created as many files as its %s disk limit allows", f.first(), f.First.Code, bytesText(d.Limit))
 	}
 	if d.Largest != "" {
 		v.Sentence += fmt.Sprintf("; the largest directory is %s (%s)", quote(d.Largest), bytesText(d.Size))

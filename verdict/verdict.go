@@ -97,6 +97,7 @@ type Disk struct {
 	Used    int64
 	Largest string // directory that used most
 	Size    int64  // of Largest
+	NoFiles bool   // no more files can be created, whatever their size
 }
 
 // Health is the last result of the health check.

@@ -131,8 +131,17 @@ var rows = []row{
 
 	{
 		"disk full", withDisk(web(exit(1, "write /home/vcap/app/data: disk quota exceeded")), Disk{Limit: 64 << 20, Used: 64 << 20, Largest: "app/cache", Size: 60 << 20}), DiskFull,
-		"web exited with status 1 after the instance had used 64M of its 64M disk limit; the largest directory is app/cache (60M)", "`disk_quota`",
+		"web failed with status 1 after the instance had used 64M of its 64M disk limit; the largest directory is app/cache (60M)", "`disk_quota: 128M`",
 	},
+	{
+		"no more files", withDisk(web(exit(1, "touch: no space left on device")), Disk{Limit: 64 << 20, Used: 2 << 20, NoFiles: true, Largest: "/tmp"}), DiskFull,
+		"web failed with status 1 after the instance had created as many files as its 64M disk limit allows; the largest directory is /tmp (0B)", "`disk_quota: 128M`",
+	},
+	{
+		"large write", withDisk(web(exit(1, "OSError: [Errno 28] No space left on device")), Disk{Limit: 64 << 20, Used: 62 << 20, Largest: "/tmp", Size: 61 << 20}), DiskFull,
+		"web failed with status 1 after the instance had used 62M of its 64M disk limit; the largest directory is /tmp (61M)", "`disk_quota: 128M`",
+	},
+	{"little space, another error", withDisk(web(exit(1, "no such table")), Disk{Limit: 64 << 20, Used: 62 << 20}), Exited, "web failed with status 1: no such table", "dew logs"},
 	{"disk not full", withDisk(web(exit(1, "no such table")), Disk{Limit: 64 << 20, Used: 32 << 20}), Exited, "web failed with status 1: no such table", "dew logs"},
 
 	{

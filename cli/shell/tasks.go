@@ -189,7 +189,7 @@ func waitTask(ctx context.Context, t v3.Task, api *client.Client, states ...stri
 }
 
 // exitedWith finds the exit status in the failure reason of a task.
-var exitedWith = regexp.MustCompile(`: Exited with status (\d+)( \(out of memory\))?$`)
+var exitedWith = regexp.MustCompile(`: Exited with status (\d+)( \((?:out of memory|disk quota exceeded)\))?$`)
 
 // failedTask is the error of a task that failed. Its status is the exit status of
 // the task.
@@ -209,8 +209,11 @@ func failedTask(t v3.Task) error {
 	if n, err := strconv.Atoi(exit[1]); err == nil && n > 0 && n < 256 {
 		f.Status = n
 	}
-	if exit[2] != "" {
+	switch {
+	case strings.Contains(exit[2], "memory"):
 		f.Advice = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
+	case exit[2] != "":
+		f.Advice = fmt.Sprintf("Give it more disk space with -k; it had %dM", t.DiskInMB)
 	}
 	return f
 }

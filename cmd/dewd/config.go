@@ -52,6 +52,7 @@ type config struct {
 	LogRetention      size
 	LogAge            time.Duration // 0: only the size is limited
 	LogJournal        bool
+	DiskLimits        string
 	CrashFiles        size // limit of the files of all crashed instances (0: none are stored)
 	CPULimit          cgroup.Cores
 	Policy            policy.Policy
@@ -72,7 +73,7 @@ func defaultConfig() config {
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
-		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
+		SeccompArches: "native", DiskLimits: "on", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
 		Policy: policy.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
 }
@@ -113,6 +114,7 @@ func (c *config) cellFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "Copy the log lines of apps to the systemd journal"},
 		value(&c.CrashFiles, "crash-files", "Maximum `bytes` of files of crashed instances to keep, for all apps together; 0 keeps none"),
 		value(&c.CPULimit, "cpu-limit", "CPU time that one instance, task, build or built-in service can use, in `cores` such as 1.5 (default: no limit)"),
+		text(&c.DiskLimits, "disk-limits", "Enforce the disk quota of instances and tasks, `on|off`; running instances keep their limit"),
 		text(&c.LogFormat, "log-format", "Format of dewd's own log on stderr, `text|json`"),
 		value(&level{&c.LogLevel}, "log-level", "Lowest level of dewd's own log, `debug|info|warn|error`"),
 	}, c.Outbound.flags()...)
@@ -303,6 +305,7 @@ func (c *config) validate() error {
 		must(c.Subnet.Bits() >= 8 && c.Subnet.Bits() <= 28, "subnet", "the prefix length of %s is out of range (/8 to /28)", c.Subnet)
 	}
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
+	must(oneOf(c.DiskLimits, "on", "off"), "disk-limits", "%q is not one of on, off", c.DiskLimits)
 	must(oneOf(c.LogFormat, "text", "json"), "log-format", "%q is not one of text, json", c.LogFormat)
 	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a valid domain in lower case, such as dew.localhost", c.Domain)
 	must(validAddress(c.Listen), "listen", "%q is not of the form host:port", c.Listen)

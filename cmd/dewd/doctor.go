@@ -95,6 +95,7 @@ func checks(uid int) []check {
 		{"names", checkNames},
 		{"subnet", checkSubnet},
 		{"disk", checkDisk},
+		{"disk limits", tryDiskLimits},
 		{"hole punching", tryPunch},
 		{"inotify", func(_ context.Context, m machine) finding {
 			return inotifyRule(m.read("/proc/sys/fs/inotify/max_user_instances"), m.read("/proc/sys/fs/inotify/max_user_watches"))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/disk"
 )
 
 // The checks of this file try operations instead of reading settings. They use a
@@ -73,6 +74,22 @@ func mountOverlay(dir string) error {
 	}
 	// Before removing the folder: a work folder in use cannot be removed.
 	return unix.Unmount(at("merged"), unix.MNT_DETACH)
+}
+
+// tryDiskLimits limits a small layer, and compares all limits with the free space.
+func tryDiskLimits(ctx context.Context, m machine) finding {
+	if m.cfg.DiskLimits == "off" || m.cfg.Snapshotter != "overlayfs" {
+		return good("none: --disk-limits is %s, --snapshotter is %s", m.cfg.DiskLimits, m.cfg.Snapshotter)
+	}
+	dir := nearest(m.cfg.Root)
+	err := inNamespace(ctx, unix.CLONE_NEWNS|unix.CLONE_FS, func() error { return disk.Probe(dir) })
+	if err != nil {
+		return warn(oneLine(err)+": instances run without a disk limit", disk.Remedy(err))
+	}
+	if growth, free := disk.Growth(filepath.Join(m.cfg.Root, "disks")); growth > free {
+		return warn(fmt.Sprintf("an ext4 image on a loop device for each instance; they can grow by %d MiB, but only %d MiB are free", growth>>20, free>>20), "free disk space, or set a smaller disk_quota for apps")
+	}
+	return good("an ext4 image on a loop device for each instance")
 }
 
 // tryNetwork creates the network devices of an instance.
@@ -198,7 +215,7 @@ func diskRule(dir string, free, reserve int64) finding {
 // tryPunch punches a hole into an unnamed file.
 func tryPunch(_ context.Context, m machine) finding {
 	dir := nearest(m.cfg.Root)
-	err := punch(dir)
+	err := disk.PunchHole(dir)
 	switch {
 	case err == nil:
 		return good("works on %s", dir)
@@ -206,20 +223,4 @@ func tryPunch(_ context.Context, m machine) finding {
 		return bad("the file system of "+dir+" cannot punch holes: dewd could not free the disk space of output that it has stored", "choose a folder on ext4, xfs, btrfs or tmpfs with --root")
 	}
 	return bad(fmt.Sprintf("cannot test hole punching on %s: %v", dir, err), "run dewd doctor as root, or choose another folder with --root")
-}
-
-func punch(dir string) error {
-	const block = 4096
-	f, err := os.CreateTemp(dir, ".dew-doctor-")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil {
-		return err
-	}
-	if _, err := f.Write(make([]byte, 2*block)); err != nil {
-		return err
-	}
-	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, block)
 }

@@ -148,7 +148,7 @@ func TestTasks(t *testing.T) {
 	if out := c.exitCode(137, "run-task", "shop", "--wait", "--name", "greedy", "--command", "./testapp alloc 64", "-m", "16M"); !strings.Contains(out, "task greedy exited with status 137 (out of memory)") {
 		t.Errorf("dew says %s", out)
 	}
-	if out := c.exitCode(1, "run-task", "shop", "--wait", "--name", "large", "--command", "head -c 8M /dev/zero >big; sleep 1000", "-k", "2M"); !strings.Contains(out, "disk quota exceeded") {
+	if out := c.exitCode(1, "run-task", "shop", "--wait", "--name", "large", "--command", "head -c 8M /dev/zero >big", "-k", "2M"); !strings.Contains(out, "task large exited with status 1 (disk quota exceeded)") {
 		t.Errorf("dew says %s", out)
 	}
 	c.noLeaves()

@@ -29,6 +29,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/private"
+	"github.com/dewrun/dew/runtime/disk"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/runtime/usage"
@@ -248,7 +249,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: ocispec.Arches(d.cfg.SeccompArches), PIDs: maxPIDs, Cores: d.cfg.CPULimit,
 		Called: d.called, HostPorts: []uint16{portOf(d.ports.api), portOf(d.ports.routes)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
-		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
+		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Disks: disk.Config{Dir: filepath.Join(d.cfg.Root, "disks"), Off: d.cfg.DiskLimits == "off"}, Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
 		// The private containerd is not watched yet.

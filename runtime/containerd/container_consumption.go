@@ -26,7 +26,14 @@ func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consump
 		p.measured.Store(&measurement{at: time.Now(), part: part, files: process.CountFiles(p.pid)})
 		used.Parts = append(used.Parts, part)
 	}
-	if !disk || c.e.Outage() != nil {
+	if !disk {
+		return used, nil
+	}
+	if u, ok := c.e.disks.Of(string(c.spec.Instance)); ok {
+		used.Disk = u.Used
+		return used, nil
+	}
+	if c.e.Outage() != nil {
 		return used, nil // the kernel's numbers are correct without containerd
 	}
 	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)

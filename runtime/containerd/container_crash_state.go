@@ -13,10 +13,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// CrashState returns the memory of the whole instance, and the ports on which its
+// CrashState returns the memory and disk of the whole instance, and the ports on which its
 // processes listen. Nothing listens after a process has exited.
-func (c *container) CrashState(context.Context) runtime.CrashState {
-	st := runtime.CrashState{Memory: c.e.cg.MemoryOf(c.spec.Instance, "")}
+func (c *container) CrashState(ctx context.Context) runtime.CrashState {
+	st := runtime.CrashState{Memory: c.e.cg.MemoryOf(c.spec.Instance, ""), Disk: c.e.disks.facts(ctx, c.spec.Instance)}
 	sockets, err := c.e.net.Listening(c.spec.Instance)
 	if err != nil {
 		c.e.log.Debug("cannot read the listening sockets of an instance", "instance", c.spec.Instance, "err", err)

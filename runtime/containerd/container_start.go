@@ -127,6 +127,9 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 			return err
 		}
 		mounts = ms
+		if err := e.disks.apply(c, ms); err != nil {
+			return err
+		}
 		if len(s.Layers) > 0 {
 			err := e.mounts.With(ms, func(root string) error { return rootfs.UnpackLayers(gctx, root, s.Layers, e.owner()) })
 			if err != nil {

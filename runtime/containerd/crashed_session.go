@@ -81,7 +81,7 @@ func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, ar
 	var ses *session.Session
 	if err == nil {
 		if ses, err = c.sessions.Open(ctx, around, s); err != nil {
-			st.removeSessionContainer(ctx, c)
+			st.removeSessionContainer(ctx, c, ci)
 		}
 	}
 	st.mu.Lock()
@@ -109,8 +109,11 @@ func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInst
 	if err != nil {
 		return nil, err
 	}
+	if err := st.e.disks.Attach(string(ci.Instance)); err != nil {
+		return nil, fmt.Errorf("cannot read the files of the crashed instance: %w", err)
+	}
 	if err := st.buildOnCopy(ctx, c, ci.Instance); err != nil {
-		st.removeSessionContainer(ctx, c)
+		st.removeSessionContainer(ctx, c, ci)
 		return nil, err
 	}
 	e.known.add(c)
@@ -146,13 +149,17 @@ func (st *crashedStore) prepareCopy(ctx context.Context, c *container, on runtim
 	return mounts, nil
 }
 
-// removeSessionContainer removes the container of a session.
-func (st *crashedStore) removeSessionContainer(ctx context.Context, c *container) {
+// removeSessionContainer removes the container of a session, and unmounts the files of
+// the crashed instance after its last session.
+func (st *crashedStore) removeSessionContainer(ctx context.Context, c *container, ci *crashedInstance) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := c.Delete(ctx); err != nil {
 		st.e.log.Warn("cannot remove a copy of a crashed instance; dewd tries again", "instance", c.spec.Instance, "err", err)
 		st.e.removals.addInstance(c.spec.Instance, c.spec.App, err)
+	}
+	if err := st.e.disks.Detach(string(ci.Instance)); err != nil {
+		st.e.log.Warn("cannot unmount the files of a crashed instance", "instance", ci.Instance, "err", err)
 	}
 }
 
@@ -162,7 +169,7 @@ func (cs *crashSession) Close() error {
 		_ = cs.Session.Close() // never fails
 		// If the daemon has released the container, the next daemon removes it.
 		if cs.container.ctx.Err() == nil {
-			cs.st.removeSessionContainer(cs.container.ctx, cs.container)
+			cs.st.removeSessionContainer(cs.container.ctx, cs.container, cs.ci)
 		}
 		cs.st.mu.Lock()
 		delete(cs.ci.sessions, cs)

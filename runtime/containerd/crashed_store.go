@@ -324,9 +324,12 @@ func (st *crashedStore) remove(ctx context.Context, ci *crashedInstance) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	// Delete the file last: without it there would be no second attempt.
-	err := st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
-		return st.e.images.Snapshotter().Remove(ctx, crashedKey(ci.Instance))
-	})
+	err := st.e.disks.Remove(string(ci.Instance))
+	if err == nil {
+		err = st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
+			return st.e.images.Snapshotter().Remove(ctx, crashedKey(ci.Instance))
+		})
+	}
 	if err == nil {
 		if err = os.Remove(st.file(ci.Instance)); errors.Is(err, fs.ErrNotExist) {
 			err = nil

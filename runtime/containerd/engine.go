@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/rootfs"
 	"github.com/dewrun/dew/runtime/containerd/scratch"
+	"github.com/dewrun/dew/runtime/disk"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/signaltrace"
@@ -54,6 +56,7 @@ type Config struct {
 	Images      func(sha string) (io.ReadCloser, error)
 	Called      func(method string, took time.Duration, err error) // called after each call to containerd, can be nil
 	Crashed     Crashed                                            // limits for the stored files of crashed instances
+	Disks       disk.Config                                        // disk limits of instances; its Logger is that of the engine
 	Logs        *logstream.Logs
 	Logger      *slog.Logger
 }
@@ -70,6 +73,7 @@ type Engine struct {
 	images    *images.Store
 	mounts    *scratch.Mounts
 	crashed   *crashedStore
+	disks     layerLimits
 	exitTimes *process.ExitTimes // nil if the kernel does not provide them
 	signals   *signaltrace.Trace // nil if the kernel does not provide them
 	boot      string
@@ -118,7 +122,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: e.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
 	})
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
-	if err := errors.Join(err, n.SetUp(), e.fw.Apply(), cg.WeighParent()); err != nil {
+	cfg.Disks.Logger = cfg.Logger
+	limits, derr := disk.Open(cfg.Disks)
+	e.disks = layerLimits{limits, e}
+	if err := errors.Join(err, derr, n.SetUp(), e.fw.Apply(), cg.WeighParent()); err != nil {
 		e.exitTimes.Close()
 		return nil, errors.Join(err, e.signals.Close(), conn.Close())
 	}
@@ -136,8 +143,11 @@ func (e *Engine) Close() error {
 }
 
 // Keep checks regularly, until ctx is done, what other programs can break: the
-// firewall, and the capture of every process's output.
+// firewall, and the capture of every process's output. It also checks the disk limits.
 func (e *Engine) Keep(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { e.disks.watch(ctx) })
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; process.Sleep(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)

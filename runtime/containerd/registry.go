@@ -29,10 +29,13 @@ func (k *knownContainers) add(c *container) {
 	k.byInstance[c.spec.Instance] = c
 }
 
-func (k *knownContainers) has(id runtime.InstanceID) bool {
+func (k *knownContainers) has(id runtime.InstanceID) bool { return k.get(id) != nil }
+
+// get returns a container, or nil.
+func (k *knownContainers) get(id runtime.InstanceID) *container {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.byInstance[id] != nil
+	return k.byInstance[id]
 }
 
 // remove removes a container from memory, and returns it.

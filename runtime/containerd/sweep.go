@@ -70,6 +70,12 @@ func (e *Engine) removeContainer(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("cannot delete container %s: %w", name, err)
 	}
+	// containerd can delete the folder of a snapshot only while nothing is mounted on it.
+	if id, ok := names.Instance(name); ok {
+		if err := e.disks.release(id); err != nil {
+			return err
+		}
+	}
 	err = e.conn.UntilDeleted(ctx, func(ctx context.Context) error { return e.images.Snapshotter().Remove(ctx, name) })
 	if err != nil {
 		return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
@@ -145,7 +151,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 			e.removals.addInstance(id, "", err) // Keep tries again
 		}
 	}
-	return errors.Join(errs, e.images.Sweep(ctx, keep), e.crashed.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
+	return errors.Join(errs, e.disks.sweep(keep), e.images.Sweep(ctx, keep), e.crashed.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
 
 // removeOne is removeAll with a time limit: a failing removal must not prevent the
@@ -252,6 +258,6 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	for _, c := range found {
 		errs = errors.Join(errs, c.Delete(ctx))
 	}
-	errs = errors.Join(errs, e.Sweep(ctx, nil), e.images.Drop(ctx), e.crashed.clear())
+	errs = errors.Join(errs, e.Sweep(ctx, nil), e.crashed.clear(), e.disks.sweep(nil), e.images.Drop(ctx))
 	return errors.Join(errs, e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
 }

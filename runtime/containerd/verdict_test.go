@@ -29,6 +29,7 @@ import (
 type verdictCase struct {
 	name     string
 	command  string
+	disk     int // MB; 0: the default
 	sidecars []app.Sidecar
 	check    app.HealthCheck
 	act      func(w *world, p app.Process, st runtime.Status) // makes the running instance crash
@@ -81,6 +82,11 @@ func verdictCases(traced bool) []verdictCase {
 			check:    app.HealthCheck{Type: app.CheckHTTP, Endpoint: "/", Interval: time.Second, InvocationTimeout: 2 * time.Second},
 			sentence: "the health check of web failed: GET / got no answer in time",
 		},
+		{
+			name: "disk", disk: 16, class: verdict.DiskFull,
+			command:  "mkdir -p tmp/cache; head -c 15M /dev/zero >tmp/cache/big; head -c 9M /dev/zero >log; exit 4",
+			sentence: "web failed with status 4 after the instance had used 16M of its 16M disk limit; the largest directory is /home/vcap/app/tmp/cache (15M)",
+		},
 		{name: "init", command: "exec sleep 1000", act: killInit, class: verdict.ContainerLost, sentence: "the container of the instance ended, and its exit status is not known"},
 	}
 }
@@ -121,7 +127,7 @@ func TestVerdicts(t *testing.T) {
 	for round := range rounds {
 		ps := make([]app.Process, len(cases))
 		for i, c := range cases {
-			ps[i] = w.put(testApp{name: fmt.Sprintf("v%d-%d", round, i), memory: 128, command: c.command, check: c.check, sidecars: c.sidecars})
+			ps[i] = w.put(testApp{name: fmt.Sprintf("v%d-%d", round, i), memory: 128, disk: c.disk, command: c.command, check: c.check, sidecars: c.sidecars})
 		}
 		for i, c := range cases {
 			t.Run(fmt.Sprintf("%s/%d", c.name, round), func(t *testing.T) { w.wantVerdict(t, ps[i], c) })

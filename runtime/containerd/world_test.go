@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/private"
+	"github.com/dewrun/dew/runtime/disk"
 	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
@@ -144,6 +145,7 @@ type world struct {
 	logs      logstream.Options
 	logDir    string
 	subnet    int
+	disks     disk.Config
 
 	db          *store.DB
 	reg         *registry.Registry
@@ -173,7 +175,7 @@ func newWorldOn(t testing.TB, address string) *world {
 		subnet: worlds % 250, daemonLog: &testkit.Buffer{},
 		logs: logstream.Options{Reserve: 1 << 20},
 	}
-	w.logDir = filepath.Join(w.root, "logs")
+	w.logDir, w.disks.Dir = filepath.Join(w.root, "logs"), filepath.Join(w.root, "disks")
 	t.Cleanup(func() {
 		w.leave()
 		w.tearDown()
@@ -211,7 +213,7 @@ func (w *world) config() Config {
 	return Config{
 		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(shared.bin, "dew-init"),
 		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024,
-		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.droplets.OpenImage, Logs: w.appLogs, Logger: w.logger(),
+		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Disks: w.disks, Images: w.droplets.OpenImage, Logs: w.appLogs, Logger: w.logger(),
 	}
 }
 
@@ -276,6 +278,7 @@ func (w *world) logger() *slog.Logger {
 type testApp struct {
 	name     string
 	memory   int
+	disk     int // MB; 0: the default
 	command  string
 	check    app.HealthCheck
 	types    map[string]string // further process types and their commands
@@ -300,6 +303,9 @@ func (w *world) put(x testApp) app.Process {
 	p, err := w.reg.UpdateProcess(guid, func(p *app.Process) error {
 		p.Command, p.MemoryMB, p.Instances = x.command, max(x.memory, 64), max(x.count, 1)
 		p.HealthCheck = x.check
+		if x.disk > 0 {
+			p.DiskMB = x.disk
+		}
 		if p.HealthCheck.Type == "" {
 			p.HealthCheck.Type = app.CheckProcess
 		}

@@ -330,6 +330,8 @@ func (r *taskRun) finish(ctx context.Context, t app.Task, why string) {
 		e, _ := runtime.FirstExit(r.in.exits, r.runner.sup.policy.Together)
 		if failure = e.Description(); e.Code == 0 && e.Cause == runtime.CauseExited {
 			state, failure = app.TaskSucceeded, ""
+		} else if e.Cause == runtime.CauseExited && r.in.container.CrashState(context.WithoutCancel(ctx)).Disk.Full() {
+			failure += " (disk quota exceeded)"
 		}
 	}
 	r.flush(ctx)

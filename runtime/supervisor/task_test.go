@@ -142,6 +142,10 @@ func TestTaskEnds(t *testing.T) {
 			w.wantTask(guid, app.TaskCanceling, "")
 			w.pass(11 * time.Second)
 		}, app.TaskFailed, "task was cancelled"},
+		"full disk": {func(w *world, _ string) {
+			w.fake.Last().SetCrashState(runtime.CrashState{Disk: runtime.Disk{Limit: 1 << 20, Used: 1 << 20}})
+			w.fake.Last().End("main", 1)
+		}, app.TaskFailed, "APP/TASK/migrate it: Exited with status 1 (disk quota exceeded)"},
 		"too large": {func(w *world, _ string) {
 			w.fake.Last().SetConsumption(runtime.Consumption{Disk: 2 << 20})
 			w.pass(6 * time.Second)

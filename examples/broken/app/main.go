@@ -6,11 +6,13 @@
 //	local  listens on localhost, where no router reaches it
 //	port   listens on port 3000 instead of $PORT
 //	env    needs the variable GREETING, and exits if it is not set
+//	fill   writes a file until the disk quota is used, and exits
 //	eat    allocates memory until it is stopped
 //	serve  has no fault: it runs with a sidecar that has one
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +21,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +46,7 @@ var modes = map[string]func(ctx context.Context, env func(string) string) error{
 	"port":  otherPort,
 	"env":   needVariable,
 	"eat":   allocateMemory,
+	"fill":  fillDisk,
 	"serve": serve,
 }
 
@@ -58,7 +62,7 @@ func main() {
 func run(ctx context.Context, args []string, env func(string) string) error {
 	mode, known := modes[strings.Join(args, " ")]
 	if !known {
-		return fmt.Errorf("cannot start: the mode must be exit, crash, idle, local, port, env, eat or serve, not %q", strings.Join(args, " "))
+		return fmt.Errorf("cannot start: the mode must be exit, crash, idle, local, port, env, eat, fill or serve, not %q", strings.Join(args, " "))
 	}
 	return mode(ctx, env)
 }
@@ -114,6 +118,25 @@ func allocateMemory(ctx context.Context, _ func(string) string) error {
 		all = append(all, b)
 	}
 	log.Printf("stopped after %d MB", len(all)*chunk>>20)
+	return nil
+}
+
+// fillDisk writes to the file SPOOL_FILE, and returns the error of the first write that fails.
+func fillDisk(ctx context.Context, env func(string) string) error {
+	name := cmp.Or(env("SPOOL_FILE"), "spool/tickets")
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("cannot create the spool: %w", err)
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("cannot create the spool: %w", err)
+	}
+	defer f.Close()
+	for b := make([]byte, os.Getpagesize()); ctx.Err() == nil; {
+		if _, err := f.Write(b); err != nil {
+			return fmt.Errorf("cannot spool the next ticket: %w", err)
+		}
+	}
 	return nil
 }
 

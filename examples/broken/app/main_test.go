@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,5 +155,16 @@ func TestEatStopsWhenTold(t *testing.T) {
 	cancel()
 	if err := run(ctx, []string{"eat"}, with()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A write that the kernel refuses ends the mode fill.
+func TestFill(t *testing.T) {
+	err := run(t.Context(), []string{"fill"}, with("SPOOL_FILE", "/dev/full"))
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "cannot spool the next ticket") {
+		t.Errorf("err = %v, want ENOSPC", err)
+	}
+	if err := run(t.Context(), []string{"fill"}, with("SPOOL_FILE", "/dev/null/spool")); err == nil || !strings.Contains(err.Error(), "cannot create the spool") {
+		t.Errorf("err = %v, want that of the folder", err)
 	}
 }
