@@ -46,6 +46,20 @@ type SetAside struct {
 	Since time.Time `json:"since"`
 }
 
+// Doctor is the response of GET /dew/v1/doctor.
+type Doctor struct {
+	CheckedAt time.Time `json:"checked_at"`
+	Findings  []Finding `json:"findings"`
+}
+
+// Finding is the result of one check of dewd doctor.
+type Finding struct {
+	Level string `json:"level"` // ok, warn or FAIL; only FAIL means that dewd cannot run apps
+	Name  string `json:"name"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"` // what to do about it
+}
+
 // Crashes is the response of GET /dew/v1/apps/:guid/crashes: one page, newest first
 // unless order_by says otherwise.
 type Crashes struct {

@@ -35,12 +35,7 @@ const (
 )
 
 // finding is the result of one check, and what to do about it.
-type finding struct {
-	Level string `json:"level"`
-	Name  string `json:"name"`
-	What  string `json:"what"`
-	Do    string `json:"do,omitempty"`
-}
+type finding = v3.Finding
 
 func good(format string, args ...any) finding {
 	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
@@ -129,6 +124,12 @@ func doctor(c *cli.Context, cfg config) error {
 		return infrastructure(errors.New("")) // everything is printed already
 	}
 	return nil
+}
+
+// examineSelf runs all checks for this daemon.
+func (c config) examineSelf(ctx context.Context) []finding {
+	m := machine{cfg: c, slash: "/", uid: os.Geteuid(), program: output}
+	return examine(ctx, m, checks(m.uid))
 }
 
 func examine(ctx context.Context, m machine, list []check) []finding {
