@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -239,5 +240,25 @@ func TestConsoleRefusals(t *testing.T) {
 	}
 	if got := w.as("", http.MethodGet, "/console/", ""); got.Code != 200 || !strings.Contains(got.Body.String(), "dew console") {
 		t.Errorf("the page without a session = %d %s", got.Code, got.Body)
+	}
+}
+
+// The checks of this machine run once for requests that arrive together.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	if got := w.request("GET", "/dew/v1/doctor", ""); got.Code != 422 || !strings.Contains(got.Body.String(), "dew doctor") {
+		t.Errorf("without checks = %d %s, want 422", got.Code, got.Body)
+	}
+	runs := 0
+	w.s.daemon.Doctor = func(context.Context) []v3.Finding {
+		runs++
+		return []v3.Finding{{Level: "warn", Name: "disk", What: "900 MiB free", Do: "free disk space"}}
+	}
+	var first, second v3.Doctor
+	w.want(200, "GET", "/dew/v1/doctor", "", &first)
+	w.want(200, "GET", "/dew/v1/doctor", "", &second)
+	if len(first.Findings) != 1 || first.Findings[0].Do != "free disk space" || first.CheckedAt.IsZero() || !second.CheckedAt.Equal(first.CheckedAt) || runs != 1 {
+		t.Errorf("doctor = %+v, %+v after %d runs", first, second, runs)
 	}
 }

@@ -165,8 +165,12 @@ func TestLiveStream(t *testing.T) {
 	}
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 1<<20)
+	event := ""
 	next := func() (out v3.LiveApps) {
 		for lines.Scan() {
+			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				event = name
+			}
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 				if err := json.Unmarshal([]byte(data), &out); err != nil {
 					t.Fatal(err)
@@ -183,6 +187,10 @@ func TestLiveStream(t *testing.T) {
 	w.createApp("shop")
 	if second := next(); len(second.Resources) != 1 || second.Resources[0].Name != "shop" {
 		t.Errorf("second event = %+v, want shop", second)
+	}
+	// Clients read other resources again after a change, such as audit events.
+	if third := next(); event != "change" || third.Resources != nil {
+		t.Errorf("third event = %s %+v, want change without data", event, third)
 	}
 	if got := w.request("GET", "/dew/v1/live/stream?follow=false", "").Body.String(); !strings.HasPrefix(got, "event: live\ndata: {") || strings.Count(got, "data:") != 1 {
 		t.Errorf("one event = %q", got)

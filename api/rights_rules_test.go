@@ -370,6 +370,7 @@ var rules = []rule{
 		POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed
 		POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed
 		GET /dew/v1/status
+		GET /dew/v1/doctor
 		POST /dew/v1/shutdown
 		POST /dew/v1/stacks
 		POST /dew/v1/stacks/upload

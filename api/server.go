@@ -85,6 +85,8 @@ type Config struct {
 	About v3.Status
 	// SetAside returns the problems that the daemon cannot repair now. Nil means none.
 	SetAside func() []v3.SetAside
+	// Doctor runs the checks of dewd doctor. Nil means that they are not available.
+	Doctor func(ctx context.Context) []v3.Finding
 
 	// UploadDir holds uploads while they arrive. Empty means the system's temporary
 	// folder.
@@ -223,7 +225,7 @@ func (s *Server) group() {
 	s.daemon = &daemon.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
 		Self: daemon.Self{
-			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
+			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
 			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
 		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},

@@ -293,8 +293,9 @@ const (
 )
 
 // streamLive sends the apps as server-sent events: at once, and then whenever they have
-// changed, at most once a second. With follow=false it sends one event. It ends when the client disconnects or can no longer
-// log in.
+// changed, at most once a second. With follow=false it sends one event. An event "change"
+// says that something stored has changed, so that clients need not poll other resources.
+// The stream ends when the client disconnects or can no longer log in.
 func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 	q, err := rest.ReadQuery(r)
 	follow := true
@@ -305,7 +306,11 @@ func (h liveHandlers) streamLive(w http.ResponseWriter, r *http.Request) {
 		h.Live.Fail(w, r, err)
 		return
 	}
-	s := liveStream{w: w, interval: h.Live.Interval, flush: http.NewResponseController(w).Flush}
+	s := liveStream{w: w, interval: h.Live.Interval, flush: http.NewResponseController(w).Flush, version: h.Platform.DB.Version}
+	if s.seen, err = s.version(); err != nil {
+		h.Live.Fail(w, r, err)
+		return
+	}
 	next := func() (v3.LiveApps, error) {
 		perms, err := h.currentPermissions(r.Context())
 		if err != nil {
@@ -358,6 +363,9 @@ type liveStream struct {
 	flush    func() error
 	interval time.Duration // between two events; 0 is streamInterval
 	sent     []byte        // JSON of the last event, without its time
+
+	version func() (int, error) // of the store
+	seen    int                 // the version that the client knows
 }
 
 func (s *liveStream) begin() {
@@ -381,11 +389,7 @@ func (s *liveStream) run(ctx context.Context, next func() (v3.LiveApps, error)) 
 			return nil
 		case <-tick.C:
 		}
-		apps, err := next()
-		if err != nil {
-			return err
-		}
-		sent, err := s.send(apps)
+		sent, err := s.step(next)
 		if err == nil && !sent && time.Since(written) >= streamKeepAlive {
 			sent, err = true, s.write([]byte(": keep-alive\n\n"))
 		}
@@ -396,6 +400,26 @@ func (s *liveStream) run(ctx context.Context, next func() (v3.LiveApps, error)) 
 			written = time.Now()
 		}
 	}
+}
+
+// step sends the events of one moment: the apps first, because clients use them when
+// they read other resources after a change.
+func (s *liveStream) step(next func() (v3.LiveApps, error)) (bool, error) {
+	version, err := s.version()
+	if err != nil {
+		return false, err
+	}
+	apps, err := next()
+	if err != nil {
+		return false, err
+	}
+	sent, err := s.send(apps)
+	if err != nil || version == s.seen {
+		return sent, err
+	}
+	s.seen = version
+	// It has no data about the change: the caller may not be allowed to see it.
+	return true, s.write([]byte("event: change\ndata: {}\n\n"))
 }
 
 // send sends an event, unless only the time has changed.

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -26,12 +27,15 @@ type Handlers struct {
 
 	Self
 	Mailing
+
+	doctor doctorResults
 }
 
 // Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		consoleHandlers{h}.endpoints(),
+		doctorHandlers{h}.endpoints(),
 		eventHandlers{h}.endpoints(),
 		inboxHandlers{h}.endpoints(),
 		infoHandlers{h}.endpoints(),
@@ -56,6 +60,8 @@ type Self struct {
 	// SetAside lists the resources that the daemon cannot repair now; nil if there are
 	// none.
 	SetAside func() []v3.SetAside
+	// Doctor runs the checks of dewd doctor for this daemon; nil if not available.
+	Doctor func(ctx context.Context) []v3.Finding
 	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
 	// Console is the web console; nil if there is none.

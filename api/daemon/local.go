@@ -48,6 +48,9 @@ func (h statusHandlers) status(*http.Request) (any, error) {
 			return nil, err
 		}
 	}
+	if st.OverQuota, err = h.Platform.OverQuota(); err != nil {
+		return nil, err
+	}
 	st.Apps = len(apps)
 	for _, a := range apps {
 		if a.State != app.Started {

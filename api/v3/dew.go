@@ -23,6 +23,8 @@ type Status struct {
 	SetAside []SetAside `json:"set_aside,omitempty"`
 	// RefusedURLs are stored URLs that only an administrator could set now.
 	RefusedURLs []RefusedURL `json:"refused_urls,omitempty"`
+	// OverQuota are sentences about orgs and spaces that use more than their quotas allow.
+	OverQuota []string `json:"over_quota,omitempty"`
 
 	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log stored per app
 	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention, before the limit of a quarter of the file system
@@ -44,6 +46,20 @@ type SetAside struct {
 	Part  string    `json:"part"` // stacks, packages, instances, services, …
 	Error string    `json:"error"`
 	Since time.Time `json:"since"`
+}
+
+// Doctor is the response of GET /dew/v1/doctor.
+type Doctor struct {
+	CheckedAt time.Time `json:"checked_at"`
+	Findings  []Finding `json:"findings"`
+}
+
+// Finding is the result of one check of dewd doctor.
+type Finding struct {
+	Level string `json:"level"` // ok, warn or FAIL; only FAIL means that dewd cannot run apps
+	Name  string `json:"name"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"` // what to do about it
 }
 
 // Crashes is the response of GET /dew/v1/apps/:guid/crashes: one page, newest first

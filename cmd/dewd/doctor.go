@@ -35,12 +35,7 @@ const (
 )
 
 // finding is the result of one check, and what to do about it.
-type finding struct {
-	Level string `json:"level"`
-	Name  string `json:"name"`
-	What  string `json:"what"`
-	Do    string `json:"do,omitempty"`
-}
+type finding = v3.Finding
 
 func good(format string, args ...any) finding {
 	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
@@ -102,6 +97,7 @@ func checks(uid int) []check {
 		}},
 		{"set aside", func(_ context.Context, m machine) finding { return setAsideRule(m.cfg.Root) }},
 		{"stored URLs", checkURLs},
+		{"quotas", func(_ context.Context, m machine) finding { return quotasRule(m) }},
 		{"daemon", func(_ context.Context, m machine) finding { return daemonRule(m) }},
 	}
 	if uid != 0 {
@@ -130,6 +126,12 @@ func doctor(c *cli.Context, cfg config) error {
 		return infrastructure(errors.New("")) // everything is printed already
 	}
 	return nil
+}
+
+// examineSelf runs all checks for this daemon.
+func (c config) examineSelf(ctx context.Context) []finding {
+	m := machine{cfg: c, slash: "/", uid: os.Geteuid(), program: output}
+	return examine(ctx, m, checks(m.uid))
 }
 
 func examine(ctx context.Context, m machine, list []check) []finding {
@@ -438,6 +440,13 @@ func (m *machine) findDaemon(ctx context.Context) {
 	if st, err := c.Daemon().Status(ctx); err == nil {
 		m.status, m.cfg.Root, m.cfg.Domain = &st, st.Root, st.Domain
 	}
+}
+
+func quotasRule(m machine) finding {
+	if m.status == nil || len(m.status.OverQuota) == 0 {
+		return good("no org or space uses more than its quota allows")
+	}
+	return warn(strings.Join(m.status.OverQuota, "; "), "What runs stays running. To allow more, raise the quota: dew update-org-quota or dew update-space-quota")
 }
 
 func daemonRule(m machine) finding {

@@ -342,7 +342,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
 			LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
 		},
-		SetAside: d.aside.List,
+		SetAside: d.aside.List, Doctor: d.cfg.examineSelf,
 	})
 	return err
 }

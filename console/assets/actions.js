@@ -96,4 +96,5 @@ export async function cancelTask(app, task) {
   return run("Canceling the task", () => send("POST", `/v3/tasks/${task.guid}/actions/cancel`));
 }
 
-const ask = (title, text, action, danger) => dialog({ title, body: h("p", {}, text), action, danger });
+// ask shows a question and resolves with null if the user cancels.
+export const ask = (title, text, action, danger) => dialog({ title, body: h("p", {}, text), action, danger });

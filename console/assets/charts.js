@@ -72,7 +72,7 @@ export class Chart {
         { label: "Time", value: (u, v) => (v ? new Date(v * 1000).toLocaleTimeString() : "–") },
         ...this.series.map((s) => ({
           label: s.label, class: s.dash ? "limit" : undefined, stroke: css(s.color), width: s.dash ? 1 : 1.5, dash: s.dash ? [4, 4] : undefined, spanGaps: false,
-          fill: s.fill ? `color-mix(in srgb, ${css(s.color)} 14%, transparent)` : undefined, points: { show: false },
+          fill: s.fill ? `color-mix(in srgb, ${css(s.color)} 14%, transparent)` : undefined, points: { show: true, size: 4, filter: isolated },
           value: (u, v) => (v === null || v === undefined ? "–" : format(v)),
         })),
       ],
@@ -92,6 +92,15 @@ export class Chart {
     this.observer.disconnect();
     if (this.plot) this.plot.destroy();
   }
+}
+
+// isolated returns the samples without a neighbour, which no line shows.
+function isolated(u, series) {
+  const values = u.data[series];
+  const empty = (i) => values[i] === null || values[i] === undefined;
+  const out = [];
+  for (let i = 0; i < values.length; i++) if (!empty(i) && empty(i - 1) && empty(i + 1)) out.push(i);
+  return out;
 }
 
 // powers are the distances between the labels of an axis of bytes.

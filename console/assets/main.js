@@ -21,6 +21,7 @@ const routes = [
   { pattern: "/events", name: "Events", view: view("events"), nav: "/events" },
   { pattern: "/inbox", name: "Inbox", view: view("inbox"), nav: "/inbox" },
   { pattern: "/inbox/:id", name: "Mail", view: view("inbox"), nav: "/inbox" },
+  { pattern: "/sessions", name: "Sessions", view: view("sessions"), nav: "/sessions" },
   { pattern: "/daemon", name: "Daemon", view: view("daemon"), nav: "/daemon" },
 ];
 
@@ -52,7 +53,7 @@ function drawShell() {
       h("div", { class: "who" },
         h("span", { class: `link ${stream.connection()}`, title: { open: "Live: updates arrive every second", away: "dewd is away", connecting: "Connecting" }[stream.connection()] },
           h("span", { class: "dot", "aria-hidden": "true" }), { open: "live", away: "away", connecting: "connecting" }[stream.connection()]),
-        s && s.user && h("span", { class: "user", title: s.admin ? "administrator" : "user" }, visible(s.user.name || s.user.username || "")),
+        s && s.user && h("a", { class: "user", href: router.href("/sessions"), "aria-current": nav === "/sessions" ? "page" : null, title: `Sessions of the console (${s.admin ? "administrator" : "user"})` }, visible(s.user.name || s.user.username || "")),
         s && s.session_id && h("button", { class: "plain", onclick: logOut }, "Log out"),
         h("button", { class: "plain", onclick: switchTheme, "aria-label": "Switch between light and dark", title: "Switch between light and dark" }, "◐"),
         h("button", { class: "plain", onclick: showHelp, "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)" }, "?"))),

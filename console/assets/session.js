@@ -33,5 +33,8 @@ export function routeURL(route) {
 export const isAdmin = () => Boolean(session && session.admin);
 // canOperate reports whether the user can start, stop and scale apps of a space.
 export const canOperate = (space) => isAdmin() || writable.has(space);
+// canOperateSome and canDevelopSome report whether there is such a space.
+export const canOperateSome = () => isAdmin() || writable.size > 0;
+export const canDevelopSome = () => isAdmin() || developable.size > 0;
 // canDevelop reports whether the user can delete apps of a space and open a shell.
 export const canDevelop = (space) => isAdmin() || developable.has(space);

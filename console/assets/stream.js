@@ -8,6 +8,7 @@ import { events } from "./format.js";
 const listeners = new Set();
 const statusListeners = new Set();
 const failureListeners = new Set();
+const changeListeners = new Set();
 let source = null; // AbortController of the open stream
 let timer = 0;
 let delay = 0;
@@ -72,6 +73,7 @@ async function receive(signal) {
     const parsed = events(rest + value);
     rest = parsed.rest;
     for (const e of parsed.events) {
+      if (e.type === "change") for (const f of [...changeListeners]) f();
       if (e.type !== "live") continue;
       delay = 0;
       last = JSON.parse(e.data);
@@ -100,6 +102,29 @@ export function start() {
 export function stop() {
   stopped = true;
   disconnect();
+}
+
+// watch calls f now, after every stored change, after a reconnection, and once in a
+// while for all else. It returns a function that stops this.
+export function watch(f, period = 15000) {
+  let running = false;
+  let again = false;
+  const run = async () => {
+    again = running;
+    if (running) return;
+    running = true;
+    try {
+      do {
+        again = false;
+        await f();
+      } while (again);
+    } finally {
+      running = false;
+    }
+  };
+  changeListeners.add(run);
+  const stops = [every(period, run), onConnection((s) => { if (s === "open") run(); }), () => changeListeners.delete(run)];
+  return () => stops.forEach((stop) => stop());
 }
 
 // every calls f now and then every period milliseconds, but not while the page is

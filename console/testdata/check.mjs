@@ -44,6 +44,20 @@ export async function check(load) {
   equal("older lines", w.prepend(lines(1, 3)), 3);
   equal("the window after older lines", [w.lines.length, w.lines[0].seq, w.lines[9].seq, w.atEnd], [10, 1, 10, false]);
 
+  const { breakText, columns, Heights } = await load("virtual.js");
+  equal("columns", ["abc", "日本", "e\u0301", "\ud83d\ude00"].map(columns), [3, 4, 1, 2]);
+  equal("rows of a text", [breakText("abcdefgh", 3, 9), breakText("", 3, 9), breakText("日本語", 4, 9), breakText("a\tb", 4, 9)], [["abc", "def", "gh"], [""], ["日本", "語"], ["a", "\t", "b"]]);
+  equal("at most two rows", breakText("abcdefgh", 3, 2), ["abc", "de…"]);
+  const heights = new Heights();
+  heights.set([1, 3, 2], (n) => n);
+  equal("heights", [heights.starts, heights.total, [0, 1, 3, 4, 5, 99].map((r) => heights.lineAt(r))], [[0, 1, 4, 6], 6, [0, 1, 1, 2, 2, 2]]);
+
+  const { exits } = await load("views/crashes.js");
+  equal("one exit for each process", exits({ first: { source: "a", cause: "start_timeout", code: -1, memory_peak: 0 }, followers: [{ source: "a", cause: "x", code: 0, memory_peak: 5 }, { source: "b", memory_peak: 1 }] }),
+    [{ source: "a", cause: "start_timeout", code: 0, memory_peak: 5 }, { source: "b", memory_peak: 1 }]);
+  const { browserName } = await load("views/sessions.js");
+  equal("browsers", ["Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/120.0.0.0 Safari/537.36", "curl/8"].map(browserName), ["Chrome 120 on Linux", "curl/8"]);
+
   const { Reader, timeOf } = await load("loglines.js");
   const uvarint = (n) => { const out = []; for (n = BigInt(n); n > 127n; n >>= 7n) out.push(Number(n & 127n) | 128); out.push(Number(n)); return out; };
   const text = (s) => { const b = [...new TextEncoder().encode(s)]; return [...uvarint(b.length), ...b]; };

@@ -2,7 +2,7 @@
 
 import { h, render, empty, stateBadge, copy } from "../dom.js";
 import { get, list } from "../api.js";
-import { connection, every, liveApp, live, onLive } from "../stream.js";
+import { connection, every, liveApp, live, onLive, watch } from "../stream.js";
 import { ago, bytes, dateTime, duration, number, percent, plural, rate, visible } from "../format.js";
 import { colorOf, memoryBar, memoryLegend, sidecarNames } from "../membar.js";
 import { Chart, loadCharts } from "../charts.js";
@@ -64,7 +64,7 @@ function processesPanel(data) {
 function routesPanel(app, data) {
   const rows = data.routes.flatMap((r) => r.destinations.filter((d) => d.app.guid === app.guid).map((d) => h("tr", { data: { key: d.guid } },
     h("td", {}, h("a", { href: r.protocol === "http" ? routeURL(r.url) : null, target: "_blank", rel: "noopener noreferrer" }, visible(r.url)), r.problem && h("div", { class: "problem" }, visible(r.problem))),
-    h("td", {}, d.app.process.type), h("td", { class: "num" }, d.port), h("td", {}, d.protocol || r.protocol, d.pending && h("div", { class: "sub" }, "after the next restart")))));
+    h("td", {}, d.app.process.type), h("td", { class: "num" }, d.port), h("td", {}, d.protocol || r.protocol, d.pending && h("div", {}, h("span", { class: "state wait" }, "pending until restart"))))));
   return panel("routes", "Routes", rows.length ? table(["Route", "Process", "Port", "Protocol"], rows)
     : h("p", { class: "hint" }, "No route. To add one, type: ", h("code", {}, `dew map-route ${visible(app.name)} DOMAIN --hostname HOST`)));
 }
@@ -78,12 +78,14 @@ function secret(state, key, value, name) {
 }
 
 function envPanel(app, data, state) {
-  if (data.env === null) return panel("env", "Environment", h("p", { class: "hint" }, "Only users with the role SpaceDeveloper or SpaceSupporter can read the variables."));
-  if (!data.env) return panel("env", "Environment");
-  const groups = [["Variables of the app", data.env.environment_variables], ["Running variables of the platform", data.env.running_env_json], ["Services and application", { ...data.env.system_env_json, ...data.env.application_env_json }]];
+  if (!canOperate(app.space.guid)) return panel("env", "Environment", h("p", { class: "hint" }, "Only users with the role SpaceDeveloper or SpaceSupporter can read the variables."));
+  const read = (text) => h("button", { onclick: () => state.readEnv() }, text);
+  if (!state.env) return panel("env", "Environment", h("p", {}, read("Show the names of the variables")), h("p", { class: "hint" }, "dew records an audit event when someone reads the variables."));
+  const groups = [["Variables of the app", state.env.environment_variables], ["Running variables of the platform", state.env.running_env_json], ["Services and application", { ...state.env.system_env_json, ...state.env.application_env_json }]];
   return panel("env", "Environment", groups.map(([title, vars]) => Object.keys(vars || {}).length > 0 && [h("h3", {}, title),
     h("dl", { class: "facts" }, Object.keys(vars).sort().map((k) => [h("dt", {}, h("code", {}, visible(k))), h("dd", {}, secret(state, `${title}/${k}`, vars[k], k))]))]),
-  !groups.some(([, v]) => Object.keys(v || {}).length) && h("p", { class: "hint" }, "No variables. To set one, type: ", h("code", {}, `dew set-env ${visible(app.name)} NAME VALUE`)));
+  !Object.keys(state.env.environment_variables || {}).length && h("p", { class: "hint" }, "The app has no variables of its own. To set one, type: ", h("code", {}, `dew set-env ${visible(app.name)} NAME VALUE`)),
+  h("p", {}, read("Read again")));
 }
 
 function servicesPanel(app, data) {
@@ -132,7 +134,7 @@ function tasksPanel(app, data) {
 
 // settings reads all that the live stream does not have. A part that the user cannot
 // read is null.
-async function settings(guid, before) {
+async function settings(guid) {
   const base = `/v3/apps/${encodeURIComponent(guid)}`;
   const optional = async (work, otherwise) => {
     try {
@@ -143,8 +145,8 @@ async function settings(guid, before) {
     }
   };
   const rows = (path, query) => optional(list(path, query).then((l) => l.resources), []);
-  const [processes, routes, env, bindings, revisions, deployed, deployments, tasks] = await Promise.all([
-    rows(`${base}/processes`), rows(`${base}/routes`), before && before.env === null ? null : optional(get(`${base}/env`), null),
+  const [processes, routes, bindings, revisions, deployed, deployments, tasks] = await Promise.all([
+    rows(`${base}/processes`), rows(`${base}/routes`),
     optional(get(`/dew/v1/apps/${encodeURIComponent(guid)}/bindings`).then((b) => b.bindings), []),
     rows(`${base}/revisions`, { order_by: "-created_at", per_page: 12, page: 1 }), rows(`${base}/revisions/deployed`),
     rows("/v3/deployments", { app_guids: guid, order_by: "-created_at", per_page: 1, page: 1 }),
@@ -153,7 +155,7 @@ async function settings(guid, before) {
   const sidecars = {};
   await Promise.all(processes.map(async (p) => { sidecars[p.type] = await rows(`${base}/processes/${encodeURIComponent(p.type)}/sidecars`); }));
   revisions.sort((a, b) => b.version - a.version);
-  return { processes, routes, env, bindings, revisions, deployed, deployments, tasks, sidecars };
+  return { processes, routes, bindings, revisions, deployed, deployments, tasks, sidecars };
 }
 
 // UsageCharts are the charts of one instance: the last hour, continued by live samples.
@@ -277,7 +279,7 @@ export function mergeSeries(rows, names) {
 }
 
 export default function app(box, { guid }) {
-  const state = { shown: new Set(), data: null, problem: "", draw };
+  const state = { shown: new Set(), data: null, env: null, problem: "", draw, readEnv };
   const charts = new UsageCharts(guid, box);
   function draw() {
     const a = liveApp(guid);
@@ -300,16 +302,23 @@ export default function app(box, { guid }) {
   }
   async function refresh() {
     try {
-      state.data = await settings(guid, state.data);
+      state.data = await settings(guid);
       state.problem = "";
     } catch (err) {
       state.problem = err.status ? err.message : "";
     }
     draw();
-    // The stream sends nothing while nothing changes; the lines continue nevertheless.
+  }
+  // The stream sends nothing while nothing changes; the lines continue nevertheless.
+  async function tick() {
     if (connection() === "open") charts.add(new Date().toISOString());
+    draw();
+  }
+  async function readEnv() {
+    await actions.run("Read the variables", async () => { state.env = await get(`/v3/apps/${encodeURIComponent(guid)}/env`); });
+    draw();
   }
   refreshNow = refresh;
-  const stops = [onLive((l) => { draw(); charts.add(l.time); }), every(5000, refresh), () => charts.leave()];
+  const stops = [onLive((l) => { draw(); charts.add(l.time); }), watch(refresh), every(5000, tick), () => charts.leave()];
   return () => stops.forEach((f) => f());
 }

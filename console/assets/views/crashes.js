@@ -17,8 +17,16 @@ const classNames = {
   output_failed: "output failed", disk_full: "disk full", container_lost: "container lost", unknown: "unknown cause",
 };
 
-// exits returns all processes of a crash, the first one first.
-const exits = (c) => [c.first, ...(c.followers || [])].filter((e) => e.source);
+// exits returns all processes of a crash, the first one first. A process can have two
+// records: the failed check that caused the crash, and its exit.
+export function exits(c) {
+  const out = new Map();
+  for (const e of [c.first, ...(c.followers || [])].filter((x) => x.source)) {
+    const before = out.get(e.source);
+    out.set(e.source, before ? { ...e, cause: before.cause, memory_peak: Math.max(before.memory_peak, e.memory_peak) } : e);
+  }
+  return [...out.values()];
+}
 
 // mainFirst sorts processes as all other pictures do: the main process, then the
 // sidecars by name.

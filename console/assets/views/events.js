@@ -13,7 +13,7 @@ async function load() {
 
 export default function events(box) {
   return tablePage(box, {
-    title: "Events", load, key: (e) => e.guid, period: 3000, textOf: (e) => `${e.type} ${e.actor.name} ${e.target.name} ${e.target.type}`,
+    title: "Events", load, key: (e) => e.guid, textOf: (e) => `${e.type} ${e.actor.name} ${e.target.name} ${e.target.type}`,
     none: ["No event is recorded yet. Events appear when someone changes an app, a route or a service."],
     columns: [
       { name: "Time", class: "num", cell: (e) => h("span", { title: ago(e.created_at) }, dateTime(e.created_at)) },

@@ -14,6 +14,13 @@ import { appHead } from "./apphead.js";
 
 const pageSize = 2000; // lines of one request for history
 const maxDownload = 256 * 1024 * 1024;
+const wrapKey = "dew-wrap";
+
+// wrapChosen returns whether lines wrap: as chosen, otherwise on narrow screens.
+function wrapChosen() {
+  const chosen = localStorage.getItem(wrapKey);
+  return chosen ? chosen === "true" : matchMedia("(max-width: 760px)").matches;
+}
 
 class LogPage {
   constructor(box, guid) {
@@ -35,6 +42,7 @@ class LogPage {
       onTop: () => this.older(), onBottom: () => this.newer(), onChoose: (line) => this.choose(line), colorOf: (g) => this.color(g),
     });
     this.view.onPin = () => this.draw();
+    this.view.setWrap(wrapChosen());
     this.visibility = () => (document.hidden ? this.stop() : this.resume());
     document.addEventListener("visibilitychange", this.visibility);
     this.setText(this.text);
@@ -334,6 +342,12 @@ class LogPage {
     announce(size < maxDownload ? `${plural(count, "line")} read, ${bytes(size)} saved as ${name}` : `Only the first ${bytes(maxDownload)} were saved. For all lines, type: dew logs ${app ? visible(app.name) : "APP"} --recent -n 100000000`);
   }
 
+  toggleWrap() {
+    localStorage.setItem(wrapKey, String(!this.view.wrap));
+    this.view.setWrap(!this.view.wrap);
+    this.draw();
+  }
+
   async askTime() {
     const value = this.box.querySelector("input[type=datetime-local]").value;
     if (!value) return;
@@ -363,6 +377,7 @@ class LogPage {
           h("option", { value: "" }, "All instances"), [...new Set(app.instances.map((i) => i.index))].map((i) => h("option", { value: String(i), selected: String(i) === this.instance }, `Instance ${i}`))),
         h("label", {}, h("span", { class: "hidden" }, "Jump to a time"), h("input", { type: "datetime-local", step: "1", title: "Jump to a time", onchange: () => this.askTime() })),
         h("button", { "aria-pressed": String(this.paused), onclick: () => this.pause() }, this.paused ? "Resume" : "Pause"),
+        h("button", { "aria-pressed": String(this.view.wrap), onclick: () => this.toggleWrap() }, "Wrap lines"),
         h("button", { onclick: () => this.download() }, "Download")),
       this.problem && h("p", { class: "problem", role: "alert", data: { key: "problem" } }, this.problem),
       h("div", { class: "logbox", data: { key: "lines", keep: "" } }),

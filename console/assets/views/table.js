@@ -1,12 +1,12 @@
 // A page with one filtered table.
 
 import { h, render, empty } from "../dom.js";
-import { every } from "../stream.js";
+import { watch } from "../stream.js";
 import { query, setQuery } from "../router.js";
 
-// tablePage loads rows every period and shows those that match the search. columns are
+// tablePage loads rows, again after each change, and shows those that match the search. columns are
 // {name, cell, class}; textOf returns the searched text of a row.
-export function tablePage(box, { title, load, columns, key, textOf, none, period = 5000, tools = () => null }) {
+export function tablePage(box, { title, load, columns, key, textOf, none, tools = () => null }) {
   const state = { rows: null, problem: "", text: query("q"), note: "" };
   function draw() {
     const words = state.text.trim().toLowerCase();
@@ -20,8 +20,8 @@ export function tablePage(box, { title, load, columns, key, textOf, none, period
       state.rows && !state.rows.length && !state.problem && empty(...none),
       state.rows && state.rows.length > 0 && !rows.length && empty("Nothing matches the filter."),
       rows.length > 0 && h("div", { class: "scroll" }, h("table", { class: "cards list" }, h("caption", { class: "hidden" }, title),
-        h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.class }, c.name)))),
-        h("tbody", {}, rows.map((r) => h("tr", { data: { key: key(r) } }, columns.map((c, i) => (i === 0 ? h("th", { scope: "row", class: c.class }, c.cell(r)) : h("td", { class: `full ${c.class || ""}`, data: { label: c.name } }, c.cell(r))))))))));
+        h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.class }, c.name === "Actions" ? h("span", { class: "hidden" }, c.name) : c.name)))),
+        h("tbody", {}, rows.map((r) => h("tr", { data: { key: key(r) } }, columns.map((c, i) => (i === 0 ? h("th", { scope: "row", class: c.class }, c.cell(r, refresh)) : h("td", { class: `full ${c.class || ""}`, data: { label: c.name } }, c.cell(r, refresh))))))))));
   }
   async function refresh() {
     try {
@@ -35,5 +35,5 @@ export function tablePage(box, { title, load, columns, key, textOf, none, period
     draw();
   }
   draw();
-  return every(period, refresh);
+  return watch(refresh);
 }
