@@ -31,7 +31,7 @@ import (
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	f := newFloor(b, w.engine)
-	var floor, gates, running series
+	var floor, gates, running, unlimited series
 	for b.Loop() {
 		w.oneStart(b) // creates the image, which is not part of a start
 		for range repetitions(b, 30) {
@@ -40,16 +40,23 @@ func BenchmarkStart(b *testing.B) {
 			w.settle(b)
 			g, r := w.oneStart(b)
 			gates, running = append(gates, g), append(running, r)
+			w.settle(b)
+			s := w.startSpec(b)
+			s.Disk = 0
+			_, r = w.measureStart(b, s)
+			unlimited = append(unlimited, r)
 		}
 	}
 	r := newResult(b)
 	b.ReportMetric(ms(floor.median()), "floor-ms")
 	b.ReportMetric(ms(running.median()), "start-ms")
+	b.ReportMetric(ms(unlimited.median()), "unlimited-ms")
 	b.ReportMetric(ratio(running.median(), floor.median()), "start/floor")
 	r.row(fmt.Sprintf("%d turns", len(floor)), "median", "p90", "p99", "max")
 	r.spread("floor", floor)
 	r.spread("dew, gates open", gates)
 	r.spread("dew, commands run", running)
+	r.spread("without a disk limit", unlimited)
 	r.row("ratio", ratio(running.median(), floor.median()), "goal: at most 1.30")
 	r.row("of the floor (medians):", f.steps())
 	r.print("start of an instance with one sidecar")
@@ -88,9 +95,13 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 // It removes the instance afterwards.
 func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 	b.Helper()
+	return w.measureStart(b, w.startSpec(b))
+}
+
+func (w *world) measureStart(b *testing.B, s runtime.Spec) (gates, running time.Duration) {
+	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
-	s := w.startSpec(b)
 	begin := time.Now()
 	c, err := w.engine.Start(ctx, s)
 	gates = time.Since(begin)
