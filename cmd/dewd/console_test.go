@@ -44,6 +44,9 @@ func TestConsole(t *testing.T) {
 		{"scale", c.scales},
 		{"hostile", c.keepsText},
 		{"terminal", c.opensTerminal},
+		{"crashed files", c.opensCrashedFiles},
+		{"routes and services", c.changesRoutes},
+		{"daemon", c.showsDaemon},
 		{"accessibility", c.isAccessible},
 		{"auditor", c.refusesAuditor},
 		{"restart", c.comesBack},
@@ -212,6 +215,7 @@ func (c *consoleTest) scales(t *testing.T) {
 
 func (c *consoleTest) keepsText(t *testing.T) {
 	c.in(t)
+	c.click("Show the names of the variables")
 	c.await("the value is hidden", `document.querySelector("[aria-label='Show the value of HOSTILE']") && !document.body.textContent.includes("onerror")`)
 	c.click("Show the value of HOSTILE")
 	c.awaitText("span.secret", hostile)
@@ -243,6 +247,83 @@ func (c *consoleTest) opensTerminal(t *testing.T) {
 	c.checkProblems()
 }
 
+// opensCrashedFiles opens a shell in the files of the crash that the steps before
+// caused.
+func (c *consoleTest) opensCrashedFiles(t *testing.T) {
+	c.in(t)
+	c.visit("/apps/" + c.guid + "/crashes")
+	c.click("Open a shell in the crashed files")
+	c.await("the terminal is connected", `document.querySelector(".xterm-rows")?.textContent.trim()`)
+	c.awaitText(".tools", "Files of crash 1")
+	c.press("echo found=$(ls | grep -c routeapp)\r")
+	c.awaitText(".xterm-rows", "found=1")
+	c.checkProblems()
+}
+
+// fill sets the fields of the open dialog.
+func (c *consoleTest) fill(values map[string]string) {
+	c.cell.t.Helper()
+	c.await("a dialog is open", `document.querySelector("dialog[open] form")`)
+	for name, value := range values {
+		c.run(fmt.Sprintf(`(() => { const f = document.querySelector("dialog[open] [name=%s]"); f.value = %q; f.dispatchEvent(new Event("change")); })()`, name, value))
+	}
+}
+
+// changesRoutes creates, maps, unmaps and deletes a route, and asks before it deletes a
+// service instance.
+func (c *consoleTest) changesRoutes(t *testing.T) {
+	c.in(t)
+	c.visit("/routes")
+	c.click("Create a route")
+	c.fill(map[string]string{"host": "second"})
+	c.click("Create")
+	const url = "second.dew.localhost"
+	c.awaitText("tr .name", url)
+	c.click("Map " + url)
+	c.fill(map[string]string{"app": c.guid})
+	c.click("Map")
+	c.click("Remove shop from " + url)
+	c.click("Remove")
+	c.awaitText("tr .none", "status 404")
+	c.click("Delete " + url)
+	c.click("Delete")
+	c.await("the route is gone", `document.querySelector("tr .name") && ![...document.querySelectorAll("tr .name")].some((e) => e.textContent === "`+url+`")`)
+	c.dew("create-user-provided-service", "mailer", "-p", `{"host":"mail.example.com"}`)
+	c.visit("/services")
+	c.awaitText("tr .name", "mailer")
+	c.click("Bind mailer")
+	c.fill(map[string]string{"app": c.guid})
+	c.click("Bind")
+	c.awaitText("td a", "shop")
+	c.click("Unbind mailer from shop")
+	c.click("Unbind")
+	c.awaitText("td .none", "none")
+	c.click("Delete mailer")
+	c.click("Cancel")
+	c.awaitText("tr .name", "mailer")
+	c.click("Delete mailer")
+	c.click("Delete")
+	c.awaitText(".empty", "dew marketplace")
+	c.checkProblems()
+}
+
+// showsDaemon shows the checks of the machine, and ends the session of another browser.
+func (c *consoleTest) showsDaemon(t *testing.T) {
+	c.in(t)
+	b := c.other(t)
+	b.open(c.link())
+	b.awaitText("tr .name", "shop")
+	c.visit("/daemon")
+	c.awaitText(".checks th", "overlayfs")
+	c.await("two sessions", `document.querySelectorAll("[data-key=sessions] tbody tr").length === 2`)
+	c.run(`[...document.querySelectorAll("[data-key=sessions] tbody tr")].find((r) => !r.textContent.includes("this page")).querySelector("button").click()`)
+	c.click("End session")
+	c.await("one session", `document.querySelectorAll("[data-key=sessions] tbody tr").length === 1`)
+	b.visit("/routes")
+	b.awaitText("main", "The session of this page has ended")
+	c.checkProblems()
+}
+
 func (c *consoleTest) isAccessible(t *testing.T) {
 	c.in(t)
 	for _, p := range []struct{ path, selector, text string }{
@@ -256,7 +337,8 @@ func (c *consoleTest) isAccessible(t *testing.T) {
 		{"/routes", "tr .name", "shop.dew.localhost"},
 		{"/events", "td", "audit.app"},
 		{"/inbox", ".empty", "dew notify-on-crash"},
-		{"/daemon", "dd", "dew.localhost"},
+		{"/daemon", ".checks th", "overlayfs"},
+		{"/sessions", "tbody th", "this page"},
 	} {
 		c.visit(p.path)
 		c.awaitText(p.selector, p.text)
@@ -289,14 +371,17 @@ func (c *consoleTest) refusesAuditor(t *testing.T) {
 	got := b.text(`(async () => {
 		const api = await import("/console/api.js");
 		const out = [];
-		for (const [method, path, body] of [["POST", "/v3/apps/` + c.guid + `/actions/stop"], ["DELETE", "/v3/apps/` + c.guid + `"], ["POST", "/v3/apps/` + c.guid + `/processes/web/actions/scale", { instances: 1 }]]) {
+		for (const [method, path, body] of [["POST", "/v3/apps/` + c.guid + `/actions/stop"], ["DELETE", "/v3/apps/` + c.guid + `"], ["POST", "/v3/apps/` + c.guid + `/processes/web/actions/scale", { instances: 1 }],
+			["GET", "/dew/v1/doctor"], ["DELETE", "/v3/routes/" + (await api.list("/v3/routes")).resources[0].guid]]) {
 			out.push(await api.send(method, path, body).then(() => "done", (err) => String(err.status)));
 		}
 		return out.join();
 	})()`)
-	if got != "403,403,403" {
+	if got != "403,403,403,403,403" {
 		t.Errorf("writes of an auditor: %s, want status 403 for each", got)
 	}
+	b.visit("/routes")
+	b.await("no write about routes", `document.querySelectorAll(".act button").length && [...document.querySelectorAll("main button")].every((e) => e.disabled)`)
 	b.visit("/apps/" + c.guid)
 	b.awaitText("#env-title ~ p", "Only users with the role SpaceDeveloper")
 	b.visit("/apps/" + c.guid + "/terminal")

@@ -80,7 +80,7 @@ export async function createRoute() {
   const found = await read(allSpaces, ["/v3/domains", {}]);
   if (!found) return false;
   const spaces = spacesOf(found[0], canOperate);
-  const domains = found[1].resources.filter((d) => (d.supported_protocols || []).includes("http"));
+  const domains = found[1].resources.filter((d) => (d.supported_protocols || []).includes("http")).sort((a, b) => Number(a.internal) - Number(b.internal));
   if (!spaces.length || !domains.length) {
     announce(spaces.length ? "There is no domain" : "You need the role SpaceDeveloper or SpaceSupporter in a space", "error");
     return false;
