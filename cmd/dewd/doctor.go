@@ -20,8 +20,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cmd/dewd/folders"
+	"github.com/dewrun/dew/runtime/cgroup"
 )
 
 // checkLimit limits the time of one check, so that doctor never hangs.
@@ -236,7 +237,7 @@ var (
 )
 
 func cgroupRule(m machine) finding {
-	v1, unified := cgroupMounts(m.read("/proc/self/mountinfo"))
+	v1, unified := cgroup.Mounts(m.read("/proc/self/mountinfo"))
 	if len(v1) == 0 && unified == "" {
 		return bad("no cgroup hierarchy is mounted", "mount -t cgroup2 none /sys/fs/cgroup, or boot with systemd")
 	}
@@ -254,32 +255,6 @@ func cgroupRule(m machine) finding {
 		return good("v1")
 	}
 	return good("v1 and unified (hybrid)")
-}
-
-// cgroupMounts returns the mounted v1 controllers, and the mount point of v2.
-func cgroupMounts(mountinfo string) (v1 []string, unified string) {
-	for line := range strings.Lines(mountinfo) {
-		before, after, ok := strings.Cut(line, " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !ok || len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		switch right[0] {
-		case "cgroup2":
-			unified = left[4]
-		case "cgroup":
-			v1 = append(v1, controllersOf(right[2])...)
-		}
-	}
-	return v1, unified
-}
-
-// controllersOf removes the options of a v1 mount that are not controllers. systemd's
-// own named hierarchy has none.
-func controllersOf(options string) []string {
-	return slices.DeleteFunc(strings.Split(options, ","), func(o string) bool {
-		return o == "rw" || o == "ro" || o == "xattr" || strings.Contains(o, "=")
-	})
 }
 
 func without(needed, have []string) []string {

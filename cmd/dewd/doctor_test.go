@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/dewrun/dew/cmd/dewd/folders"
+	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -416,7 +417,7 @@ func FuzzTexts(f *testing.F) {
 	f.Add("1.6.20~ds1")
 	f.Add("::1 STREAM x\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		v1, _ := cgroupMounts(s)
+		v1, _ := cgroup.Mounts(s)
 		for _, c := range v1 {
 			if strings.ContainsAny(c, "=,") {
 				t.Errorf("controller %q", c)
