@@ -78,7 +78,7 @@ func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
 	}
 	cmd := &cli.Command{
 		HideHelpCommand: true, // an argument can be "help"
-		Name: v.Name, Usage: v.Usage, UsageText: v.usageLine(), ArgsUsage: v.Args, Description: wrap(v.About), Category: v.Category, Flags: v.Flags,
+		Name:            v.Name, Usage: v.Usage, UsageText: v.usageLine(), ArgsUsage: v.Args, Description: wrap(v.About), Category: v.Category, Flags: v.Flags,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return v.withUsage(v.flagError(err)) },
 		Action: func(c *cli.Context) error {
 			if err := checkArgs(v, c.Args().Slice()); err != nil {

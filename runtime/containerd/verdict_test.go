@@ -168,10 +168,11 @@ func TestOutputFailed(t *testing.T) {
 		}
 		w.eventually("the loss of the output is noticed", func() error {
 			w.engine.checkCaptures(t.Context())
-			if rs, err := w.sup.Exits().Process(p.GUID); err != nil || len(rs) == 0 {
-				return fmt.Errorf("no exit record, error %v", err)
+			rs, err := w.sup.Exits().Process(p.GUID)
+			if err == nil && len(rs) == 0 {
+				err = errors.New("no exit record")
 			}
-			return nil
+			return err
 		})
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
