@@ -73,7 +73,7 @@ function morph(old, next) {
     if (old.data !== next.data) old.data = next.data;
     return;
   }
-  if (old.dataset.keep !== undefined) return; // its owner updates it
+  if (old.dataset.keep !== undefined || next.dataset.same !== undefined) return; // its owner updates it, or it has not changed
   for (const name of handlers) if (old[name] !== next[name]) old[name] = next[name];
   for (const { name } of [...old.attributes]) if (name !== "style" && name !== "open" && !next.hasAttribute(name)) old.removeAttribute(name);
   for (const { name, value } of next.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);

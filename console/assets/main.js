@@ -191,6 +191,7 @@ async function logIn() {
 async function begin() {
   if (router.path() === "/login" && location.hash && !await logIn()) return;
   whenLoggedOut(() => loggedOut("The session of this page has ended."));
+  stream.start(); // at the same time as the session, so that the first view is early
   for (;;) {
     try {
       await session.load();
@@ -202,9 +203,11 @@ async function begin() {
     }
   }
   document.getElementById("shell").replaceChildren();
+  let known = true; // the session was just read
   stream.onConnection((status) => {
     drawShell();
-    if (status === "open") session.load().then(drawShell, () => {});
+    if (status === "away") known = false;
+    if (status === "open" && !known) session.load().then(drawShell, () => {});
   });
   stream.onFailure(() => session.load().catch(() => {})); // finds out whether the session has ended
   addEventListener("keydown", shortcut);
@@ -215,7 +218,6 @@ async function begin() {
     if (e.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
   });
   router.listen(show);
-  stream.start();
   await show();
 }
 

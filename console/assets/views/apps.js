@@ -76,7 +76,28 @@ function row(app) {
 
 const options = (values, chosen, all) => [h("option", { value: "" }, all), values.map((v) => h("option", { value: v, selected: v === chosen }, visible(v)))];
 
+// firstRows is the number of rows of the first view. The others follow in the next
+// frames, so that a long list does not delay the first view.
+const firstRows = 20;
+
 export default function apps(box) {
+  let limit = firstRows;
+  let drawn = new Map(); // guid to the values of the row in the page
+  // rows draws the rows that have changed.
+  const rows = (list) => {
+    const next = new Map();
+    const out = list.slice(0, limit).map((a) => {
+      const values = JSON.stringify(a) + (a.last_crash ? ago(a.last_crash.time) : "") + canOperate(a.space.guid) + canDevelop(a.space.guid);
+      next.set(a.guid, values);
+      return drawn.get(a.guid) === values ? h("tr", { data: { key: a.guid, same: "" } }) : row(a);
+    });
+    drawn = next;
+    if (list.length > limit) {
+      limit += 40;
+      requestAnimationFrame(() => setTimeout(() => { if (box.isConnected) draw(); }));
+    }
+    return out;
+  };
   const filter = { text: query("q"), org: query("org"), space: query("space") };
   const change = () => {
     setQuery({ q: filter.text, org: filter.org, space: filter.space });
@@ -90,6 +111,7 @@ export default function apps(box) {
     const unique = (f) => [...new Set(all.map(f))].sort();
     const instances = all.flatMap((a) => a.instances);
     const running = instances.filter((i) => i.state === "RUNNING");
+    if (!list.length) drawn.clear();
     render(box,
       h("div", { class: "head" }, h("h1", {}, "Apps"),
         h("p", { class: "summary" }, `${plural(all.length, "app")}, ${running.length} of ${plural(instances.length, "instance")} running, `,
@@ -104,7 +126,7 @@ export default function apps(box) {
       list.length > 0 && h("div", { class: "scroll" }, h("table", { class: "apps cards" },
         h("caption", { class: "hidden" }, "Apps with their state, memory and last crash"),
         h("thead", {}, h("tr", {}, ["App", "State", "Memory by process", "CPU", "Log", "Req/s", "Last crash"].map((t, i) => h("th", { scope: "col", class: i > 2 && i < 6 ? "num" : null }, t)), h("th", { scope: "col" }, h("span", { class: "hidden" }, "Actions")))),
-        h("tbody", {}, list.map((a) => row(a))))));
+        h("tbody", {}, rows(list)))));
   }
   draw();
   return onLive(draw);
