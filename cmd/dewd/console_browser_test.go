@@ -1,4 +1,4 @@
-//go:build integration
+//go:build integration || bench
 
 package main
 
@@ -125,10 +125,11 @@ func (b *tab) awaitText(selector, text string) {
 	b.await(fmt.Sprintf("%s shows %q", selector, text), fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q))`, selector, text))
 }
 
-// click clicks the first enabled button or link with this name.
+// click clicks the first enabled button or link with this name, in the open dialog if
+// there is one.
 func (b *tab) click(name string) {
 	b.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button, a, summary")].find((e) => !e.disabled && ((e.getAttribute("aria-label") || e.textContent).trim() === %q))`, name)
+	find := fmt.Sprintf(`[...(document.querySelector("dialog[open]") || document).querySelectorAll("button, a, summary")].find((e) => !e.disabled && !e.closest("dialog:not([open])") && ((e.getAttribute("aria-label") || e.textContent).trim() === %q))`, name)
 	b.await("there is a button "+name, find)
 	b.run(find + ".click()")
 }

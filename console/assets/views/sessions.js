@@ -33,7 +33,7 @@ export function sessionTable(sessions, refresh) {
       h("th", { scope: "row" }, h("strong", {}, visible(s.user.name)), s.current && h("span", { class: "sub" }, " this page")),
       h("td", { class: "full", title: visible(s.user_agent || ""), data: { label: "Browser" } }, visible(browserName(s.user_agent || ""))),
       ...[["Last used", ago(s.last_used_at), s.last_used_at], ["Started", ago(s.created_at), s.created_at], ["Ends", dateTime(s.expires_at), s.expires_at]].map(([label, text, time]) => h("td", { class: "full", data: { label } }, h("span", { title: dateTime(time) }, text))),
-      h("td", { class: "act" }, h("button", { "aria-label": `End the session of ${visible(s.user.name)} in ${visible(browserName(s.user_agent || ""))}`, onclick: () => revoke(s).then((done) => done && refresh()) }, "End session")))))));
+      h("td", { class: "act" }, h("button", { "aria-label": `End session of ${visible(s.user.name)} in ${visible(browserName(s.user_agent || ""))}`, onclick: () => revoke(s).then((done) => done && refresh()) }, "End session")))))));
 }
 
 export const loadSessions = async () => (await get("/dew/v1/console/sessions")).resources;
