@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Quota is a set of limits for orgs or spaces. dew stores it, shows it and assigns it to
-// orgs and spaces, but does not enforce it. A nil limit stands for no limit.
+// Quota limits what an org or a space can use. Requests for more are refused. A nil
+// limit stands for no limit.
 type Quota struct {
 	GUID string `json:"guid"`
 	Name string `json:"name"`

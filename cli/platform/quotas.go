@@ -19,7 +19,7 @@ import (
 
 const (
 	quotasCategory = "Quotas"
-	quotaNote      = "dew stores and shows quotas, but does not enforce them."
+	quotaNote      = "A request that exceeds a quota is refused. What already runs keeps running."
 )
 
 // unlimited is the value of a flag for no limit.
