@@ -92,7 +92,7 @@ func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t)
 	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.NotFound(rw, r) })
-	rate := inbound.Rate{Patience: 10 * time.Millisecond, BytesPerSecond: 500}
+	rate := inbound.Rate{Patience: 100 * time.Millisecond, BytesPerSecond: 500}
 	server := httptest.NewServer(rate.Bodies(w.local))
 	t.Cleanup(server.Close)
 	a := w.startedApp("shop")

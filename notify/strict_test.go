@@ -42,7 +42,7 @@ func TestUnclearBodies(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.sender()
-	server := httptest.NewServer(inbound.Rate{Patience: 20 * time.Millisecond, BytesPerSecond: 500}.Bodies(w.s.Handler()))
+	server := httptest.NewServer(inbound.Rate{Patience: 200 * time.Millisecond, BytesPerSecond: 500}.Bodies(w.s.Handler()))
 	t.Cleanup(server.Close)
 	for version, path := range map[int]string{delivery.V1: "/templates", delivery.V2: "/senders"} {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())

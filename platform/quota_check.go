@@ -16,6 +16,8 @@ type limited struct {
 	spaces map[string]bool
 }
 
+func (p limited) has(space string) bool { return p.spaces[space] }
+
 // limitedPlaces returns the orgs and spaces that have a quota, spaces first. Most
 // machines have none.
 func limitedPlaces(reg *registry.Registry) ([]limited, error) {
@@ -200,7 +202,7 @@ func (p *Platform) OverQuota() ([]string, error) {
 	var lines []string
 	for _, place := range places {
 		u := uses[place.guid]
-		if u.Services, u.Keys, err = p.serviceUsage(place); err != nil {
+		if u.Services, u.Keys, err = p.ServiceUsage(place.has); err != nil {
 			return nil, err
 		}
 		lines = append(lines, place.Over(u)...)
@@ -208,15 +210,15 @@ func (p *Platform) OverQuota() ([]string, error) {
 	return lines, nil
 }
 
-// serviceUsage counts the managed service instances of a place and their keys.
-func (p *Platform) serviceUsage(place limited) (instances, keys int, err error) {
+// ServiceUsage counts the managed service instances in spaces, and their keys.
+func (p *Platform) ServiceUsage(in func(space string) bool) (instances, keys int, err error) {
 	all, err := p.Services.Instances(services.InstanceFilter{Type: services.Managed})
 	if err != nil {
 		return 0, 0, err
 	}
 	inside := map[string]bool{}
 	for _, i := range all {
-		if place.spaces[i.Space] {
+		if in(i.Space) {
 			inside[i.GUID] = true
 		}
 	}
@@ -264,7 +266,7 @@ func (p *Platform) CreateBinding(n services.NewBinding) (services.Binding, servi
 // and its org allow.
 func (p *Platform) checkServiceQuota(space string, instances, keys int) error {
 	return p.eachQuota(space, func(place limited) (string, error) {
-		used, usedKeys, err := p.serviceUsage(place)
+		used, usedKeys, err := p.ServiceUsage(place.has)
 		before := quota.Use{Services: used, Keys: usedKeys}
 		return place.Check(before, quota.Use{Services: used + instances, Keys: usedKeys + keys}), err
 	})

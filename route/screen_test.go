@@ -389,7 +389,7 @@ func (s *slowBody) SetReadDeadline(t time.Time) error {
 // longer waits for it.
 func TestSlowBodyIsAnswered(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
-	w.router.rate = inbound.Rate{Patience: 20 * time.Millisecond, BytesPerSecond: 500}
+	w.router.rate = inbound.Rate{Patience: 200 * time.Millisecond, BytesPerSecond: 500}
 	w.instance("a", 0, echoLate)
 	for _, lines := range [][]string{
 		{"POST / HTTP/1.1", "Host: shop.dew.localhost", "Content-Length: 1000", "", "some"},

@@ -7,7 +7,6 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/services"
 )
 
 // usageHandlers answers requests about the usage of orgs and of the platform.
@@ -79,22 +78,6 @@ func (h usageHandlers) usageOf(u app.Used, inside func(space string) bool) (out 
 	out.Usage = v3.UsageNumbers{
 		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,
 	}
-	is, err := h.Platform.Services.Instances(services.InstanceFilter{Type: services.Managed})
-	if err != nil {
-		return out, err
-	}
-	mine := map[string]bool{}
-	for _, i := range is {
-		if inside(i.Space) {
-			mine[i.GUID] = true
-		}
-	}
-	out.Usage.ServiceInstances = len(mine)
-	keys, err := h.Platform.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.KeyBinding}})
-	for _, k := range keys {
-		if mine[k.Instance] {
-			out.Usage.ServiceKeys++
-		}
-	}
+	out.Usage.ServiceInstances, out.Usage.ServiceKeys, err = h.Platform.ServiceUsage(inside)
 	return out, err
 }
