@@ -197,9 +197,9 @@ func smallDisk(t *testing.T, dir string) string {
 
 // A process that the kernel kills because the whole machine has no memory left is not
 // blamed for its own limit. Only a machine that nothing else uses can run this test.
-func TestOutOfMemoryOfMachine(t *testing.T) {
+func TestMachineOutOfMemory(t *testing.T) {
 	if os.Getenv("DEW_VMTEST_GUEST") == "" {
-		t.Skip("it uses all memory of the machine: make vmtest")
+		t.Skip("it uses all memory of the machine: DEW_VMTEST_RUN=TestMachineOutOfMemory make vmtest")
 	}
 	var m unix.Sysinfo_t
 	if err := unix.Sysinfo(&m); err != nil {
