@@ -73,7 +73,10 @@ type Config struct {
 	Roles     *auth.Roles  // the roles of callers
 
 	PublicURL string   // prefix of absolute URLs
+	FixedURL  bool     // the operator set PublicURL: a proxy can be in front of the plain listener
 	Names     []string // additional names of the listener besides localhost and PublicURL's host
+	APINames  []string // names that the router leads to the API, in addition to Names
+	AuthNames []string // those of them that are names of the authorization server
 	Version   string   // version of the program
 	Logger    *slog.Logger
 
@@ -148,6 +151,9 @@ type Server struct {
 	access    *access.Control
 	platform  *platform.Platform
 	names     map[string]bool
+	routed    map[string]bool // names that the router leads here
+	auth      map[string]bool // names of the authorization server
+	views     *views
 	mux       *http.ServeMux
 	rows      []rest.Endpoint
 	described func() rest.Object // description of the rows, created on first use
@@ -188,7 +194,8 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = daemon.NewMetrics()
 	}
-	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, names: ownNames(public, c.Names), mux: http.NewServeMux()}
+	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, views: &views{}, mux: http.NewServeMux()}
+	s.names, s.routed, s.auth = ownNames(public, slices.Concat(c.Names, c.APINames)), nameSet(c.APINames), nameSet(c.AuthNames)
 	s.access = &access.Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}
 	s.platform = &platform.Platform{
 		DB: c.DB, Registry: c.Registry, Events: c.Events, Jobs: c.Jobs, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Catalog: c.Catalog,
