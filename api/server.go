@@ -88,6 +88,10 @@ type Config struct {
 	About v3.Status
 	// SetAside returns the problems that the daemon cannot repair now. Nil means none.
 	SetAside func() []v3.SetAside
+	// Warnings returns what is wrong with the addresses of the daemon. Nil means not known.
+	Warnings func() ([]string, error)
+	// Domain is the domain whose names of the API are reserved. Empty means none.
+	Domain string
 	// Doctor runs the checks of dewd doctor. Nil means that they are not available.
 	Doctor func(ctx context.Context) []v3.Finding
 
@@ -200,7 +204,7 @@ func New(c Config) (*Server, error) {
 	s.platform = &platform.Platform{
 		DB: c.DB, Registry: c.Registry, Events: c.Events, Jobs: c.Jobs, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Catalog: c.Catalog,
 		Services: c.Services, Roles: c.Roles, Auth: c.Auth, Exits: c.Exits, Processes: c.Processes, Logs: c.Logs, Log: c.Logger,
-		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError,
+		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError, APIDomain: c.Domain,
 	}
 	s.group()
 	s.c.Metrics.Watch(c.Logs, c.Stats)
@@ -232,7 +236,7 @@ func (s *Server) group() {
 	s.daemon = &daemon.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
 		Self: daemon.Self{
-			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
+			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Warnings: s.c.Warnings, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
 			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
 		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},

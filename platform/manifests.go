@@ -119,6 +119,9 @@ func (w Tx) recordRoutes(old []app.Route, noNew bool) error {
 			return &app.JobError{Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + app.FlagRouteCreation}
 		}
 		if !there {
+			if err := w.refuseNewRoute(rt); err != nil {
+				return err
+			}
 			if err := w.RecordRoute("audit.route.create", rt, nil); err != nil {
 				return err
 			}

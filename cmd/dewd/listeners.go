@@ -3,15 +3,23 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/certs"
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/route"
 )
 
@@ -22,9 +30,12 @@ var defaultTCPPorts = app.PortRange{First: 20000, Last: 20099}
 // listeners are the TCP ports for clients outside of instances.
 type listeners struct {
 	api    []net.Listener
+	apiTLS []net.Listener // empty: --listen-tls is off, or its port is taken
 	routes []net.Listener // of app routes
-	tls    []net.Listener // of app routes over TLS; empty: --router-tls is not set
+	tls    []net.Listener // of app routes over TLS; empty: as for apiTLS
 	ssh    []net.Listener // empty: --ssh is not set
+
+	problems []string // why dewd does not listen at an address
 }
 
 // open opens the ports.
@@ -40,11 +51,25 @@ func (l *listeners) open(cfg *config) (err error) {
 			return err
 		}
 	}
-	if cfg.RouterTLS != "" {
-		l.tls, err = listenTCP(cfg.RouterTLS, "router-tls")
-	}
-	return err
+	l.tls = l.openTLS(cfg.RouterTLS, "router-tls", "App routes are not available over TLS")
+	l.apiTLS = l.openTLS(cfg.ListenTLS, "listen-tls", "The API is not available over TLS at an address of its own")
+	return nil
 }
+
+// openTLS opens a port for TLS. If another program has it, dewd works without it.
+func (l *listeners) openTLS(address, flag, otherwise string) []net.Listener {
+	if isOff(address) {
+		return nil
+	}
+	opened, err := listenTCP(address, flag)
+	if err != nil {
+		l.problems = append(l.problems, otherwise+": "+err.Error()+". Then restart dewd; apps keep running")
+	}
+	return opened
+}
+
+// isOff reports whether an optional address is disabled.
+func isOff(address string) bool { return address == "" || address == "off" }
 
 // tcpRoute opens a port at every address of the router. A machine without IPv6 has only
 // one of two addresses. If another program has the port at one address, dewd opens it
@@ -67,6 +92,16 @@ func (l *listeners) tcpRoute(port int) (out []net.Listener, err error) {
 	return out, nil
 }
 
+// openPorts returns the ports that instances can reach.
+func (l *listeners) openPorts() (out []uint16) {
+	for _, ls := range [][]net.Listener{l.api, l.routes, l.apiTLS, l.tls} {
+		if port := portOf(ls); port != 0 {
+			out = append(out, port)
+		}
+	}
+	return out
+}
+
 // openListeners opens the ports before dewd creates anything that needs them. A
 // teardown serves no client and has no addresses.
 func (d *daemon) openListeners(context.Context) error {
@@ -76,46 +111,170 @@ func (d *daemon) openListeners(context.Context) error {
 	if err := d.ports.open(&d.cfg); err != nil {
 		return err
 	}
-	if d.cfg.PublicURL == "" {
+	d.fixedURL = d.cfg.PublicURL != ""
+	if !d.fixedURL {
 		d.cfg.PublicURL = "http://" + d.ports.api[0].Addr().String()
 	}
 	return nil
 }
 
-// serveTLS serves app routes over TLS until ctx is done.
-func (d *daemon) serveTLS(ctx context.Context) error {
-	if len(d.ports.tls) == 0 {
+// refuseInsecure refuses a new daemon that would serve the API on a network without
+// TLS. An existing one only warns; see listenProblems.
+func (c *config) refuseInsecure() error {
+	if !c.insecure() {
 		return nil
 	}
-	cfg, err := d.certificates()
+	if _, err := os.Stat(filepath.Join(c.Root, "dew.db")); !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return &failure{status: statusUsage, err: fmt.Errorf("--listen: %s is an address on a network, where others can read passwords sent without TLS "+
+		"(listen on 127.0.0.1 and use --listen-tls %s for the network, or set --listen-insecure)", c.Listen, withPort(c.Listen, "8485"))}
+}
+
+// insecure reports whether the API listens on a network without TLS, and the operator
+// has not allowed that.
+func (c *config) insecure() bool { return !c.ListenInsecure && !isLoopback(c.Listen) }
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func withPort(address, port string) string {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return infrastructure(err)
+		return address
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// apiHosts returns the names that the router leads to the API, and those of them that
+// are names of the authorization server.
+func (c *config) apiHosts() (all, logins []string) {
+	return platform.APIHosts(c.Domain), []string{"login." + c.Domain, "uaa." + c.Domain}
+}
+
+// openCertificates loads the certificates of the TLS listeners. Without those of the
+// own CA, dewd works without TLS.
+func (d *daemon) openCertificates() (err error) {
+	if isOff(d.cfg.RouterTLS) && isOff(d.cfg.ListenTLS) {
+		return nil
+	}
+	if d.cfg.RouterCert != "" {
+		d.tls, err = certs.Given(d.cfg.RouterCert, d.cfg.RouterKey)
+		return err
+	}
+	dir := filepath.Join(d.cfg.Root, "keys")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	d.authority, err = certs.Open(certs.Config{Dir: dir, Domain: d.cfg.Domain, Names: []string{"localhost", apiName}, Named: d.router.Named})
+	if err != nil {
+		d.ports.problems = append(d.ports.problems, "Nothing is available over TLS: "+err.Error())
+		return nil
+	}
+	if why := d.authority.Replaced(); why != "" {
+		d.log.Warn("created a new certificate authority in place of the stored one (run dew trust again)", "reason", why, "file", d.authority.File())
+	}
+	d.tls = d.authority.TLS()
+	return nil
+}
+
+// serveTLS serves the API and app routes over TLS until ctx is done.
+func (d *daemon) serveTLS(ctx context.Context, api func(http.Handler) *http.Server) error {
+	if d.tls == nil {
+		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, l := range d.ports.tls {
+	for _, l := range append(d.ports.tls, only(d.inside.frontTLS)...) {
 		g.Go(func() error {
 			s := route.Server(d.router)
-			s.TLSConfig = cfg.Clone() // the server changes it
-			return serve(ctx, route.Secure(l, cfg), s, d.log)
+			s.TLSConfig = d.tls.Clone() // the server changes it
+			return serve(ctx, route.Secure(l, d.tls), s, d.log)
+		})
+	}
+	for _, l := range append(d.ports.apiTLS, only(d.inside.apiTLS)...) {
+		g.Go(func() error {
+			s := api(d.api.Handler())
+			s.TLSConfig = d.tls.Clone()
+			return serve(ctx, tls.NewListener(l, d.tls), s, d.log)
 		})
 	}
 	return g.Wait()
 }
 
-// certificates returns the TLS configuration with the certificate of --router-cert, or
-// with those of dewd's own CA.
-func (d *daemon) certificates() (*tls.Config, error) {
-	if d.cfg.RouterCert != "" {
-		return route.GivenCertificate(d.cfg.RouterCert, d.cfg.RouterKey)
+// only returns a listener as a list, which is empty for nil.
+func only(l net.Listener) []net.Listener {
+	if l == nil {
+		return nil
 	}
-	dir := filepath.Join(d.cfg.Root, "keys")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+	return []net.Listener{l}
+}
+
+// serveRouted serves the requests for names of the API that come through the router.
+// Clients on a network need TLS for them.
+func (d *daemon) serveRouted(w http.ResponseWriter, r *http.Request) {
+	if r.TLS == nil && !d.cfg.ListenInsecure && !d.isLocal(r.RemoteAddr) {
+		http.Error(w, "403 Forbidden: The API needs TLS on a network. Use https:// and the port of --router-tls, or start dewd with --listen-insecure.", http.StatusForbidden)
+		return
 	}
-	a, err := route.OpenAuthority(dir, d.router.Named)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stop := context.AfterFunc(d.serving, cancel) // streams stop with the daemon
+	defer stop()
+	inbound.MinimumRate.Bodies(d.api.Handler()).ServeHTTP(w, r.WithContext(ctx))
+}
+
+// isLocal reports whether a client runs on this machine or in an instance.
+func (d *daemon) isLocal(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && (a.Addr().Unmap().IsLoopback() || d.subnet.Contains(a.Addr().Unmap()))
+}
+
+// tlsStatus describes the TLS listeners.
+func (d *daemon) tlsStatus() *v3.TLS {
+	if d.tls == nil {
+		return nil
+	}
+	t := &v3.TLS{}
+	if len(d.ports.apiTLS) > 0 {
+		t.API = "https://" + d.ports.apiTLS[0].Addr().String()
+	}
+	if len(d.ports.tls) > 0 {
+		t.Router = "https://" + d.ports.tls[0].Addr().String()
+	}
+	if d.authority != nil {
+		t.CA, t.CAFile, t.CAFingerprint = string(d.authority.PEM()), d.authority.File(), d.authority.Fingerprint()
+	}
+	return t
+}
+
+// warnings returns what is wrong with the listeners, each with what to do.
+func (d *daemon) warnings() ([]string, error) {
+	out := append([]string{}, d.ports.problems...)
+	if d.cfg.insecure() {
+		out = append(out, fmt.Sprintf("The API listens at %s, where others on the network can read passwords: use --listen-tls for the network, or set --listen-insecure. A later version refuses to start", d.cfg.Listen))
+	}
+	domains, err := d.registry.Domains()
 	if err != nil {
 		return nil, err
 	}
-	d.log.Info("serving routes over TLS", "address", d.ports.tls[0].Addr(), "authority", filepath.Join(dir, "router-ca.pem"))
-	return a.Config(), nil
+	names := map[string]string{}
+	for _, domain := range domains {
+		names[domain.GUID] = domain.Name
+	}
+	routes, err := d.registry.Routes()
+	if err != nil {
+		return nil, err
+	}
+	for _, rt := range routes {
+		if platform.IsAPIRoute(rt, names[rt.Domain], d.cfg.Domain) {
+			out = append(out, fmt.Sprintf("The route %s of an app hides the API at that name: map another route to the app, then delete this one", rt.URL(names[rt.Domain])))
+		}
+	}
+	return out, nil
 }
