@@ -190,14 +190,14 @@ func (d *daemon) serveTLS(ctx context.Context, api func(http.Handler) *http.Serv
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, l := range append(d.ports.tls, only(d.inside.frontTLS)...) {
+	for _, l := range append(d.ports.tls, asList(d.inside.frontTLS)...) {
 		g.Go(func() error {
 			s := route.Server(d.router)
 			s.TLSConfig = d.tls.Clone() // the server changes it
 			return serve(ctx, route.Secure(l, d.tls), s, d.log)
 		})
 	}
-	for _, l := range append(d.ports.apiTLS, only(d.inside.apiTLS)...) {
+	for _, l := range append(d.ports.apiTLS, asList(d.inside.apiTLS)...) {
 		g.Go(func() error {
 			s := api(d.api.Handler())
 			s.TLSConfig = d.tls.Clone()
@@ -207,8 +207,8 @@ func (d *daemon) serveTLS(ctx context.Context, api func(http.Handler) *http.Serv
 	return g.Wait()
 }
 
-// only returns a listener as a list, which is empty for nil.
-func only(l net.Listener) []net.Listener {
+// asList returns a listener as a list, which is empty for nil.
+func asList(l net.Listener) []net.Listener {
 	if l == nil {
 		return nil
 	}
