@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dewrun/dew/api/apps"
+	"github.com/dewrun/dew/api/daemon"
+	"github.com/dewrun/dew/api/present"
 	"github.com/dewrun/dew/api/rest"
 )
 
@@ -41,9 +44,7 @@ func (s *Server) muxFor(base *url.URL) (*http.ServeMux, error) {
 	key := base.String()
 	i := slices.IndexFunc(v.order, func(have *view) bool { return have.base == key })
 	if i < 0 {
-		other := *s
-		other.links, other.mux = rest.Links{Public: base}, http.NewServeMux()
-		other.group()
+		other := s.withLinks(rest.Links{Public: base})
 		if err := other.register(); err != nil {
 			return nil, err
 		}
@@ -54,6 +55,26 @@ func (s *Server) muxFor(base *url.URL) (*http.ServeMux, error) {
 	copy(v.order[1:i+1], v.order[:i])
 	v.order[0] = found
 	return found.mux, nil
+}
+
+// withLinks returns a copy of the server whose handlers build other links. Logs have no
+// links, and count their streams for all addresses together.
+func (s *Server) withLinks(l rest.Links) *Server {
+	out := *s
+	show := &present.Presenter{Access: s.access, Links: l, Platform: s.platform, PortTrouble: s.c.PortTrouble}
+	out.links, out.mux = l, http.NewServeMux()
+	out.apps = &apps.Handlers{
+		Access: s.access, Links: l, Platform: s.platform, Present: show, SSH: s.apps.SSH, Version: s.apps.Version,
+		Live: s.apps.Live, Terminals: s.apps.Terminals, Fail: s.apps.Fail,
+	}
+	b, r, o, m := *s.bits, *s.routes, *s.orgs, *s.market
+	b.Links, b.Present = l, show
+	r.Links, r.Present = l, show
+	o.Links, o.Present = l, show
+	m.Links, m.Present = l, show
+	out.bits, out.routes, out.orgs, out.market = &b, &r, &o, &m
+	out.daemon = &daemon.Handlers{Access: s.access, Links: l, Platform: s.platform, Present: show, Self: s.daemon.Self, Mailing: s.daemon.Mailing}
+	return &out
 }
 
 // base returns the URL at which the client reached the API. A proxy in front of the
