@@ -140,7 +140,7 @@ func TestRenewal(t *testing.T) {
 				{leafLife - leafRenewal - time.Hour, false},
 				{2 * time.Hour, true},
 				{time.Hour, false},
-				{leafLife, true}, // nobody connected in time
+				{leafLife, true}, // no client connected before its end
 			} {
 				time.Sleep(tt.after)
 				got := certificateOf(t, a, name)

@@ -30,20 +30,11 @@ func IsAPIRoute(rt app.Route, domain, defaultDomain string) bool {
 }
 
 // refuseAPIRoute refuses a new route that would hide the API.
-func (w Tx) refuseAPIRoute(rt app.Route, d app.Domain) error {
-	if !IsAPIRoute(rt, d.Name, w.apiDomain) {
+func refuseAPIRoute(rt app.Route, d app.Domain, apiDomain string) error {
+	if !IsAPIRoute(rt, d.Name, apiDomain) {
 		return nil
 	}
 	host, _, _ := strings.Cut(rt.URL(d.Name), "/")
 	label, _, _ := strings.Cut(host, ".")
-	return Refuse("The host %s is reserved for the API. Use another host, for example %s-app.%s.", host, label, w.apiDomain)
-}
-
-// refuseNewRoute refuses a route of a manifest that would hide the API.
-func (w Tx) refuseNewRoute(rt app.Route) error {
-	d, err := w.Registry.Domain(rt.Domain)
-	if err != nil {
-		return err
-	}
-	return w.refuseAPIRoute(rt, d)
+	return Refuse("The host %s is reserved for the API. Use another host, for example %s-app.%s.", host, label, apiDomain)
 }

@@ -46,7 +46,7 @@ func TestRefuseInsecure(t *testing.T) {
 }
 
 func TestIsLocal(t *testing.T) {
-	d := &daemon{subnet: netip.MustParsePrefix("10.201.0.0/20")}
+	d := addresses{&daemon{subnet: netip.MustParsePrefix("10.201.0.0/20")}}
 	for address, want := range map[string]bool{
 		"127.0.0.1:5": true, "[::1]:5": true, "[::ffff:127.0.0.1]:5": true, "10.201.0.9:5": true,
 		"10.202.0.9:5": false, "192.0.2.1:5": false, "[2001:db8::1]:5": false, "": false, "@": false,

@@ -117,7 +117,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	g.Go(func() error { return d.jobs.Run(ctx) })
 	g.Go(func() error { return serveSSH(ctx, d.ssh, d.ports.ssh) })
 	g.Go(func() error { return d.inside.serve(ctx, d.api.Handler(), d.router) })
-	g.Go(func() error { return d.serveTLS(ctx, server) })
+	g.Go(func() error { return addresses{d}.serveTLS(ctx, server) })
 	g.Go(func() error { return d.router.ServeTCP(ctx, d.ports.tcpRoute) })
 	d.router.Adopted()
 	g.Go(func() error {
@@ -131,22 +131,11 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	for _, l := range d.ports.routes {
 		g.Go(func() error { return serve(ctx, route.Screen(l), route.Server(d.router), d.log) })
 	}
-	d.reportWarnings()
+	addresses{d}.report()
 	service{d.log}.ready()
 	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
 		"api", d.cfg.PublicURL, "router", d.ports.routes[0].Addr(), "tls", d.tls != nil)
 	return g.Wait()
-}
-
-// reportWarnings logs what is wrong with the listeners.
-func (d *daemon) reportWarnings() {
-	found, err := d.warnings()
-	if err != nil {
-		d.log.Error("cannot check the listeners", "err", err)
-	}
-	for _, text := range found {
-		d.log.Warn(text)
-	}
 }
 
 func (d *daemon) supervise(ctx context.Context) error {

@@ -299,7 +299,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.registry.ListenTasks(d.sup.SyncTask)
 	apiHosts, _ := d.cfg.apiHosts()
 	d.router, err = route.New(route.Config{
-		API: http.HandlerFunc(d.serveRouted), APIHosts: apiHosts,
+		API: http.HandlerFunc(addresses{d}.serveRouted), APIHosts: apiHosts,
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
 		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
@@ -322,7 +322,7 @@ func (d *daemon) openAuth() (err error) {
 
 // openAPI creates the API with the parts that only it needs.
 func (d *daemon) openAPI(ctx context.Context) (err error) {
-	if err := errors.Join(d.openAuth(), d.openCertificates()); err != nil {
+	if err := errors.Join(d.openAuth(), addresses{d}.openCertificates()); err != nil {
 		return err
 	}
 	if err := d.openSSH(); err != nil {
@@ -349,10 +349,10 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
-			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(), TLS: d.tlsStatus(),
+			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(), TLS: addresses{d}.tlsStatus(),
 			LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
 		},
-		SetAside: d.aside.List, Warnings: d.warnings, Doctor: d.cfg.examineSelf,
+		SetAside: d.aside.List, Warnings: addresses{d}.warnings, Doctor: d.cfg.examineSelf,
 	})
 	return err
 }
