@@ -26,7 +26,7 @@ func IsAPIRoute(rt app.Route, domain, defaultDomain string) bool {
 		return false
 	}
 	host, _, _ := strings.Cut(rt.URL(domain), "/")
-	return slices.Contains(APIHosts(defaultDomain), host)
+	return slices.Contains(APIHosts(defaultDomain), strings.ToLower(host))
 }
 
 // refuseAPIRoute refuses a new route that would hide the API.
