@@ -95,7 +95,7 @@ func (s Stores) Add(ctx context.Context, ca []byte) ([]Result, error) {
 	have, err := os.ReadFile(path)
 	changed := !bytes.Equal(have, ca)
 	if changed {
-		err = os.WriteFile(path, ca, 0o644) //nolint:gosec // every user must be able to read it
+		err = write(path, ca)
 	}
 	if err != nil {
 		return nil, asRoot(err)
@@ -106,6 +106,19 @@ func (s Stores) Add(ctx context.Context, ca []byte) ([]Result, error) {
 	}
 	browsers, err := s.addToBrowsers(ctx, name, ca)
 	return append([]Result{{dir, changed}}, browsers...), err
+}
+
+// write replaces a file that every user can read.
+func write(path string, text []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // Remove removes a CA from all stores. Without a CA, it removes all CAs of dew.

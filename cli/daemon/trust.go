@@ -61,7 +61,8 @@ func runTrust(ctx context.Context, stores trust.Stores, api *client.Client, out 
 		return err
 	}
 	changed, err := stores.Add(ctx, []byte(s.TLS.CA))
-	if err := tell(out, changed, err, "sudo dew trust", "Added the CA of dew to %s", "%s has the CA of dew already"); err != nil || out.JSON {
+	said := storeTexts{"sudo dew trust", "Added the CA of dew to %s", "%s has the CA of dew already"}
+	if err := said.tell(out, changed, err); err != nil || out.JSON {
 		return err
 	}
 	if at := secureAPI(ctx, s); at != "" {
@@ -80,13 +81,17 @@ func runUntrust(ctx context.Context, all bool, stores trust.Stores, api *client.
 		ca = []byte(s.TLS.CA)
 	}
 	changed, err := stores.Remove(ctx, ca)
-	return tell(out, changed, err, "sudo dew untrust", "Removed the CA of dew from %s", "%s does not have the CA of dew")
+	return storeTexts{"sudo dew untrust", "Removed the CA of dew from %s", "%s does not have the CA of dew"}.tell(out, changed, err)
 }
 
+// storeTexts are what a command says about stores: how to run it as root, and the result
+// for a store that it changed or left as it was.
+type storeTexts struct{ asRoot, changed, same string }
+
 // tell prints what happened to the stores.
-func tell(out *console.Console, changed []trust.Result, err error, again, done, before string) error {
+func (t storeTexts) tell(out *console.Console, changed []trust.Result, err error) error {
 	if errors.Is(err, trust.ErrNotRoot) {
-		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: again}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: t.asRoot}
 	}
 	if err != nil && !errors.Is(err, trust.ErrNoCertutil) {
 		return &console.Failure{Status: console.StatusFailed, Err: err}
@@ -99,9 +104,9 @@ func tell(out *console.Console, changed []trust.Result, err error, again, done, 
 	}
 	for _, r := range changed {
 		if r.Changed {
-			out.Say(done, r.Store)
+			out.Say(t.changed, r.Store)
 		} else {
-			out.Say(before, r.Store)
+			out.Say(t.same, r.Store)
 		}
 	}
 	return nil
