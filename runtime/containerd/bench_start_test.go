@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/userns"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -198,7 +199,7 @@ func (f *floor) createResources(ctx context.Context, s runtime.Spec) (string, er
 			return "", err
 		}
 	}
-	if err := f.e.net.Create(s.Instance, s.Address); err != nil {
+	if err := f.e.net.Create(s.Instance, s.Address, userns.Range{}); err != nil {
 		return "", err
 	}
 	return f.e.images.Parent(ctx, s)

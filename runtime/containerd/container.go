@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/runtime/userns"
 )
 
 // finishTimeout is the time limit for the cleanup of an exited process.
@@ -32,6 +33,7 @@ type container struct {
 	appLog *logstream.Log
 	limit  *logstream.Limit // of the output of all its processes, or nil
 	procs  []*proc
+	users  userns.Range // set at the start; an adopted container does not need it
 
 	ctx    context.Context // done when the daemon releases the instance
 	cancel context.CancelFunc
@@ -66,7 +68,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		return nil, err
 	}
 	c := &container{
-		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), appLog: l,
+		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), appLog: l, users: e.usersOf(s),
 	}
 	if s.LogRate != nil {
 		c.limit = logstream.NewLimit(*s.LogRate)
