@@ -18,7 +18,6 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
-	"github.com/dewrun/dew/runtime/userns"
 )
 
 // finishTimeout is the time limit for the cleanup of an exited process.
@@ -33,7 +32,7 @@ type container struct {
 	appLog *logstream.Log
 	limit  *logstream.Limit // of the output of all its processes, or nil
 	procs  []*proc
-	users  userns.Range // set at the start; an adopted container does not need it
+	users  containerUsers
 
 	ctx    context.Context // done when the daemon releases the instance
 	cancel context.CancelFunc

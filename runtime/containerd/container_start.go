@@ -118,7 +118,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	defer cancel()
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.net.Create(s.Instance, s.Address, c.users) })
+	g.Go(func() error { return e.net.Create(s.Instance, s.Address, c.users.Range) })
 	g.Go(c.createCgroups)
 	g.Go(c.makeFiles)
 	g.Go(func() error {
@@ -213,7 +213,7 @@ func (c *container) guardFor() ocispec.Guard {
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
 	oci := c.e.base.Container(s, ocispec.Paths{
-		Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor(), Users: c.users, UserNS: c.usersPath(),
+		Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor(), Users: c.users.Range, UserNS: c.users.path,
 	})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
@@ -234,12 +234,12 @@ func (c *container) createContainer(ctx context.Context, netns string) error {
 func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	options, err := c.taskOptions()
+	options, err := c.users.taskOptions()
 	if err != nil {
 		return err
 	}
 	req := &tasks.CreateTaskRequest{ContainerID: c.id, Options: options}
-	for _, m := range c.rootMounts(mounts) {
+	for _, m := range c.users.rootMounts(mounts) {
 		// If a leaf is a separate cgroup, runc's device filter does not apply to it.
 		options := append(slices.Clone(m.Options), "nodev", "nosuid")
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: options})
@@ -254,8 +254,12 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		return nil
 	})
 	g.Go(func() error {
-		if err := c.createTask(gctx, req, mounts); err != nil {
-			return err
+		err := c.users.with(mounts, func() error {
+			_, err := c.e.conn.Tasks.Create(gctx, req)
+			return connection.Native(err)
+		})
+		if err != nil {
+			return fmt.Errorf("cannot create task: %w", err)
 		}
 		r, err := c.e.conn.Tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
 		if err != nil {
@@ -272,17 +276,6 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		limits[p.Exec] = p.Memory
 	}
 	return c.e.cg.DivideCPU(c.spec.Instance, c.spec.Memory, limits)
-}
-
-// createTask creates containerd's task. A container with its own users gets mounts that
-// dewd makes for this call.
-func (c *container) createTask(ctx context.Context, req *tasks.CreateTaskRequest, mounts []mount.Mount) error {
-	return c.withMounts(mounts, func() error {
-		if _, err := c.e.conn.Tasks.Create(ctx, req); err != nil {
-			return fmt.Errorf("cannot create task: %w", connection.Native(err))
-		}
-		return nil
-	})
 }
 
 // startAll starts every launcher, which then waits at its gate.

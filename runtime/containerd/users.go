@@ -12,42 +12,51 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/scratch"
 	"github.com/dewrun/dew/runtime/userns"
 )
 
+// containerUsers are the users of a new container. An adopted container does not need
+// them.
+type containerUsers struct {
+	userns.Range
+	mounts  *scratch.Mounts
+	root    string // name of the mount of the root file system while the container is created
+	path    string // path of the user namespace while the container is created
+	network string // path of the network namespace
+}
+
 // usersOf returns the users of a new container. Builds and services have those of the
 // machine, and so has an image whose user is outside of the range.
-func (e *Engine) usersOf(s runtime.Spec) userns.Range {
+func (e *Engine) usersOf(s runtime.Spec) containerUsers {
+	u := containerUsers{
+		mounts: e.mounts, root: names.Container(s.Instance) + "-root", path: filepath.Join(e.instanceDir(s.Instance), "users"), network: e.net.Path(s.Instance),
+	}
 	if !e.cfg.OwnUsers || e.cfg.Snapshotter != "overlayfs" || s.Kind != runtime.KindInstance && s.Kind != runtime.KindTask || !s.Address.IsValid() {
-		return userns.Range{}
+		return u
 	}
 	for _, p := range s.Processes {
-		if u := p.User; u != nil && (u.UID >= userns.Size || u.GID >= userns.Size) {
-			return userns.Range{}
+		if p.User != nil && (p.User.UID >= userns.Size || p.User.GID >= userns.Size) {
+			return u
 		}
 	}
-	return userns.For(s.Address)
+	u.Range = userns.For(s.Address)
+	return u
 }
-
-// rootMount is the name of the mount of the root file system while the container is
-// created.
-func (c *container) rootMount() string { return c.id + "-root" }
-
-// usersPath is the path of the user namespace while the container is created.
-func (c *container) usersPath() string { return filepath.Join(c.dir, "users") }
 
 // rootMounts returns the mounts of the root file system, for containerd.
-func (c *container) rootMounts(mounts []mount.Mount) []mount.Mount {
-	if !c.users.Enabled() {
+func (u containerUsers) rootMounts(mounts []mount.Mount) []mount.Mount {
+	if !u.Enabled() {
 		return mounts
 	}
-	return []mount.Mount{{Type: "bind", Source: c.e.mounts.At(c.rootMount()), Options: []string{"rbind", "rw"}}}
+	return []mount.Mount{{Type: "bind", Source: u.mounts.At(u.root), Options: []string{"rbind", "rw"}}}
 }
 
-// withMounts runs fn while containerd can find the root file system and the user
-// namespace of a container with its own users.
-func (c *container) withMounts(mounts []mount.Mount, fn func() error) error {
-	if !c.users.Enabled() {
+// with runs fn while containerd can find the root file system and the user namespace of
+// a container with its own users.
+func (u containerUsers) with(mounts []mount.Mount, fn func() error) error {
+	if !u.Enabled() {
 		return fn()
 	}
 	if len(mounts) != 1 {
@@ -57,17 +66,17 @@ func (c *container) withMounts(mounts []mount.Mount, fn func() error) error {
 	if !ok {
 		return fmt.Errorf("cannot find the layers of the container in the mount options %v", mounts[0].Options)
 	}
-	namespace, err := userns.Of(c.e.net.Path(c.spec.Instance))
+	namespace, err := userns.Of(u.network)
 	if err != nil {
 		return err
 	}
 	defer namespace.Close()
-	if err := os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), namespace.Fd()), c.usersPath()); err != nil {
+	if err := os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), namespace.Fd()), u.path); err != nil {
 		return fmt.Errorf("cannot show containerd a user namespace: %w", err)
 	}
-	defer os.Remove(c.usersPath()) //nolint:errcheck // it is removed with its folder
-	return c.e.mounts.Hold(c.rootMount(), func() error {
-		if err := c.users.Mount(layers, namespace, c.e.mounts.At(c.rootMount())); err != nil {
+	defer os.Remove(u.path) //nolint:errcheck // it is removed with its folder
+	return u.mounts.Hold(u.root, func() error {
+		if err := u.Mount(layers, namespace, u.mounts.At(u.root)); err != nil {
 			return err
 		}
 		return fn()
@@ -76,13 +85,13 @@ func (c *container) withMounts(mounts []mount.Mount, fn func() error) error {
 
 // taskOptions returns the options of the task. The shim gives its pipes to root of the
 // container, which then gives them to the user of the process.
-func (c *container) taskOptions() (*anypb.Any, error) {
-	if !c.users.Enabled() {
+func (u containerUsers) taskOptions() (*anypb.Any, error) {
+	if !u.Enabled() {
 		return nil, nil
 	}
-	any, err := typeurl.MarshalAnyToProto(&runc.Options{IoUid: c.users.First, IoGid: c.users.First})
+	options, err := typeurl.MarshalAnyToProto(&runc.Options{IoUid: u.First, IoGid: u.First})
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the options of the task: %w", err)
 	}
-	return any, nil
+	return options, nil
 }

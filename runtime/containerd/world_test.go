@@ -149,6 +149,7 @@ type world struct {
 	logDir    string
 	subnet    int
 	disks     disk.Config
+	hostUsers bool // instances have the users of the machine
 
 	db          *store.DB
 	reg         *registry.Registry
@@ -215,7 +216,7 @@ func (w *world) open() {
 func (w *world) config() Config {
 	return Config{
 		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(shared.bin, "dew-init"),
-		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024, OwnUsers: os.Getenv("DEW_TEST_USERNS") != "off",
+		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024, OwnUsers: !w.hostUsers,
 		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Disks: w.disks, Images: w.droplets.OpenImage, Logs: w.appLogs, Logger: w.logger(),
 	}
 }

@@ -37,3 +37,34 @@ func Probe(dir string) (err error) {
 	}
 	return unix.Unmount(at("root"), unix.MNT_DETACH)
 }
+
+// Reachable checks that users of containers can find their root file system below a
+// folder: everyone must be able to enter it and each of its parents.
+func Reachable(dir string) error {
+	for {
+		info, err := os.Stat(dir)
+		if err == nil && info.Mode().Perm()&1 == 0 {
+			return fmt.Errorf("%w: %s", ErrClosed, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// ErrClosed reports a folder that users of containers cannot enter.
+var ErrClosed = errors.New("only some users can enter a folder above the run-time files")
+
+// Remedy returns what to do about an error of Probe or Reachable.
+func Remedy(err error) string {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return "let everyone enter the folder (chmod o+x), or choose another folder with --run"
+	case errors.Is(err, ErrNoTranslation):
+		return "use Linux 5.19 or newer, and a folder on ext4, xfs or btrfs for --root"
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EPERM):
+		return "allow user namespaces: sysctl user.max_user_namespaces=65536"
+	}
+	return "use Linux 5.19 or newer, or turn user namespaces off with --userns off"
+}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Size is the number of users of a container. 65534 is nobody.
+	// Size is the number of users of a container. The highest that Debian knows is 65534.
 	Size = 1 << 16
 	// first is the first user of the first range. No range of systemd or Debian is above it,
 	// except the one at reserved.
