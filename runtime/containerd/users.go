@@ -27,13 +27,14 @@ type containerUsers struct {
 	network string // path of the network namespace
 }
 
-// usersOf returns the users of a new container. Builds and services have those of the
-// machine, and so has an image whose user is outside of the range.
+// usersOf returns the users of a new container. Builds, services, and sessions in the files
+// of a crash have those of the machine, and so has an image whose user is outside of the
+// range.
 func (e *Engine) usersOf(s runtime.Spec) containerUsers {
 	u := containerUsers{
 		mounts: e.mounts, root: names.Container(s.Instance) + "-root", path: filepath.Join(e.instanceDir(s.Instance), "users"), network: e.net.Path(s.Instance),
 	}
-	if !e.cfg.OwnUsers || e.cfg.Snapshotter != "overlayfs" || s.Kind != runtime.KindInstance && s.Kind != runtime.KindTask || !s.Address.IsValid() {
+	if !e.cfg.OwnUsers || e.cfg.Snapshotter != "overlayfs" || s.Kind != runtime.KindInstance && s.Kind != runtime.KindTask || s.Address.Addr().IsLoopback() {
 		return u
 	}
 	for _, p := range s.Processes {

@@ -60,6 +60,7 @@ func TestOwnUsers(t *testing.T) {
 // its own users. The files of its crash stay readable.
 func TestOwnUsersFromNextLife(t *testing.T) {
 	w := newWorld(t)
+	w.leave()
 	w.hostUsers = true
 	w.boot()
 	p := w.put(testApp{name: "older", memory: 64, command: "echo life >> lives; exec sleep 1000"})
