@@ -41,6 +41,9 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "dew")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // users of containers find their root file system below it
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

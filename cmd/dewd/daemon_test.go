@@ -115,6 +115,9 @@ type cell struct {
 func newCell(t testing.TB, flags ...string) *cell {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // users of containers find their root file system below it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

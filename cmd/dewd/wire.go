@@ -248,13 +248,17 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	if d.private != nil {
 		address = d.private.Address()
 	}
+	users, err := ownUsers(d) // before the subnet is stored
+	if err != nil {
+		return err
+	}
 	if d.subnet, err = d.chooseSubnet(ctx); err != nil {
 		return err
 	}
 	cfg := containerd.Config{
 		Names: names.For(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
-		Seccomp: ocispec.Arches(d.cfg.SeccompArches), PIDs: maxPIDs, Cores: d.cfg.CPULimit,
+		Seccomp: ocispec.Arches(d.cfg.SeccompArches), OwnUsers: users, PIDs: maxPIDs, Cores: d.cfg.CPULimit,
 		Called: d.called, HostPorts: d.ports.openPorts(), AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Disks: disk.Config{Dir: filepath.Join(d.cfg.Root, "disks"), Off: d.cfg.DiskLimits == "off"}, Logs: d.logs, Logger: d.log,
 	}

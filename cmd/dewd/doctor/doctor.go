@@ -57,7 +57,7 @@ type Settings struct {
 	Containerd, ContainerdBinary string
 	DefaultContainerd            bool // whether Containerd is the default socket
 	Init, Snapshotter            string
-	DiskLimits                   bool
+	DiskLimits, UserNS           bool // whether they are not turned off
 	AppUID                       int
 	Subnet                       netip.Prefix // not valid: dewd chooses one
 	LogReserve                   int64
@@ -119,6 +119,7 @@ func (m Machine) checks(own []Check) []Check {
 		{"subnet", checkSubnet},
 		{"disk", checkDisk},
 		{"disk limits", tryDiskLimits},
+		{"userns", tryUsers},
 		{"hole punching", tryPunch},
 		{"inotify", func(_ context.Context, m Machine) Finding {
 			return inotifyRule(m.read("/proc/sys/fs/inotify/max_user_instances"), m.read("/proc/sys/fs/inotify/max_user_watches"))
