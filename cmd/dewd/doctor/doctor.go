@@ -129,6 +129,7 @@ func (m Machine) checks(own []Check) []Check {
 		return all[:1]
 	}
 	return slices.Concat(all, own, []Check{
+		{"addresses", func(_ context.Context, m Machine) Finding { return addressesRule(m) }},
 		{"quotas", func(_ context.Context, m Machine) Finding { return quotasRule(m) }},
 		{"daemon", func(_ context.Context, m Machine) Finding { return daemonRule(m) }},
 	})
@@ -435,6 +436,19 @@ func (m *Machine) FindDaemon(ctx context.Context) {
 	if st, err := c.Daemon().Status(ctx); err == nil {
 		m.status, m.Root, m.Domain = &st, st.Root, st.Domain
 	}
+}
+
+// addressesRule reports what is wrong with the listeners of a running daemon.
+func addressesRule(m Machine) Finding {
+	switch {
+	case m.status == nil:
+		return Good("not checked: no dewd was found")
+	case len(m.status.Warnings) > 0:
+		return Warn(strings.Join(m.status.Warnings, "; "), "see --listen, --listen-tls and --router-tls in dewd --help")
+	case m.status.TLS == nil:
+		return Good("API %s, without TLS", m.status.API)
+	}
+	return Good("API %s; with TLS %s, routes %s", m.status.API, m.status.TLS.API, m.status.TLS.Router)
 }
 
 func quotasRule(m Machine) Finding {
