@@ -111,6 +111,7 @@ type notifyParts struct {
 	Roles     *auth.Roles
 	Registry  *registry.Registry
 	Exits     *runtime.ExitLog // nil: no crashes
+	Journal   string           // file for mails that are being handed over; empty: none
 	PublicURL string           // public URL of the API
 	Domain    string
 	Space     func() error // fails when the disk is almost full; nil: no check
@@ -154,8 +155,11 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	if p.Exits != nil {
 		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Enqueue(crashOf(r)) })
 	}
+	if n.smtp == nil {
+		p.Journal = "" // the inbox recognizes a mail that it has already stored
+	}
 	n.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Logger: p.Logger,
+		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Journal: p.Journal, Logger: p.Logger,
 	})
 	return n, err
 }

@@ -48,6 +48,10 @@ func (a *notifyConfig) run(c *cli.Context, cfg config) (err error) {
 	return errors.Join(s.serve(c.Context), s.close())
 }
 
+// handoverFile is the name of the file that records mails while they are handed over to
+// the mail server.
+const handoverFile = "notify-handover"
+
 // standaloneService holds all parts of the standalone notification service.
 type standaloneService struct {
 	log     *slog.Logger
@@ -131,7 +135,8 @@ func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error 
 		}
 	}
 	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From, Logger: s.log,
+		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From,
+		Journal: filepath.Join(a.Root, handoverFile), Logger: s.log,
 	})
 	return err
 }

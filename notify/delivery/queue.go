@@ -84,8 +84,8 @@ func NewQueue(db *store.DB) *Queue {
 	return q
 }
 
-// Enqueue stores one message of n for each person, without duplicates. When it returns,
-// all of them are on disk, or none.
+// Enqueue stores one message of n for each person, without duplicates, and that the
+// client sent it to them. When it returns, all of this is on disk, or nothing.
 func (q *Queue) Enqueue(ctx context.Context, n Notice, to []Person) (ms []Message, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -117,6 +117,9 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 		if err := q.schedule(tx, ms[i]); err != nil {
 			return nil, err
 		}
+		if err := q.storeReceipt(tx, receipt{User: p.GUID, Client: n.Client}); err != nil {
+			return nil, fmt.Errorf("cannot store that client %s sent a message to user %s: %w", n.Client, p.GUID, err)
+		}
 	}
 	t := noticeTally{Notice: n.ID, Campaign: n.Campaign, Stored: len(ms), Tally: Tally{Total: len(ms), Queued: len(ms), Started: now}}
 	if err := q.tallies.With(tx).Put(n.ID, t); err != nil {
@@ -145,6 +148,18 @@ func (q *Queue) Message(id string) (Message, error) {
 		return m, fmt.Errorf("cannot read message %s: %w", id, err)
 	}
 	return m, nil
+}
+
+// Notice returns the notice of a message, or ErrNoMessage.
+func (q *Queue) Notice(id string) (Notice, error) {
+	n, err := q.notices.Get(id)
+	if errors.Is(err, store.ErrNotFound) {
+		return n, fmt.Errorf("notice %s: %w", id, ErrNoMessage)
+	}
+	if err != nil {
+		return n, fmt.Errorf("cannot read notice %s: %w", id, err)
+	}
+	return n, nil
 }
 
 // Campaign counts the messages of a campaign. One without messages has a zero

@@ -16,6 +16,11 @@ type Outcome struct {
 	Client  string // the sending client
 	Status  Status // Retry and Queued: try again if retries are left
 	Problem error
+	// Postponed means that there was no attempt: the message is due again later.
+	Postponed bool
+
+	domain string // of the recipient
+	parked bool   // there was no attempt, because the domain is slow
 }
 
 // Next returns up to n messages that are due and not under way. It also returns when
@@ -44,7 +49,7 @@ func (q *Queue) Settle(os []Outcome, now time.Time) error {
 		tallies := map[string]*noticeTally{}
 		for _, o := range os {
 			m, err := q.messages.With(tx).Get(o.Message)
-			if errors.Is(err, store.ErrNotFound) {
+			if errors.Is(err, store.ErrNotFound) || err == nil && m.Status.Ended() {
 				continue // another caller has ended it
 			}
 			if err == nil {
@@ -78,6 +83,7 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 	if t.Waiting() == 0 {
 		t.Ended = now
 	}
+	// For messages that an older dewd has enqueued: Enqueue stores the receipts now.
 	if err := q.storeReceipt(tx, receipt{User: m.User, Client: o.Client}); err != nil {
 		return err
 	}
@@ -93,6 +99,10 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 
 // withOutcome returns the message with the result of an attempt.
 func (m Message) withOutcome(o Outcome, now time.Time) Message {
+	if o.Postponed {
+		m.Due = now.Add(postponeFor)
+		return m
+	}
 	m.Status, m.Problem, m.Updated, m.Due = o.Status, "", now, time.Time{}
 	if o.Problem != nil {
 		m.Problem = o.Problem.Error()
