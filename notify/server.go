@@ -324,14 +324,15 @@ func (s *Server) authorize(r *http.Request, version int, required permission) (a
 	if err != nil {
 		return who, err
 	}
-	if required.self && !canChangeSubscriptions(who, r.PathValue("user")) {
-		return who, errForbidden
-	}
-	if !slices.ContainsFunc(required.oneOf, func(scope string) bool { return hasScope(who, scope) }) {
-		return who, errForbidden
-	}
-	if required.owner && r.PathValue("client") != who.Client && !isAdmin(who) {
-		return who, errForbidden
+	switch {
+	case required.self && who.IsUser && who.ID != r.PathValue("user"):
+		return who, forbidden("Users can change only their own subscriptions")
+	case required.self && !canChangeSubscriptions(who, r.PathValue("user")):
+		return who, missingScope(subscriptionScope(who))
+	case !slices.ContainsFunc(required.oneOf, func(scope string) bool { return hasScope(who, scope) }):
+		return who, missingScope(required.oneOf...)
+	case required.owner && r.PathValue("client") != who.Client && !isAdmin(who):
+		return who, forbidden("The token belongs to another client. Use a token of client %q, or one with the scope %s", inbound.Shorten(r.PathValue("client")), ScopeAdmin)
 	}
 	return who, nil
 }
@@ -360,7 +361,11 @@ func (s *Server) failure(r *http.Request, err error) reply {
 	if p.status >= http.StatusInternalServerError && r.Context().Err() == nil && !errors.Is(err, errInternal) {
 		s.log.Error("cannot handle a request", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
-	return reply{status: p.status, body: errorBody{Errors: []string{p.message}}}
+	body := errorBody{Errors: []string{p.message}}
+	if p.detail != "" {
+		body.Errors = append(body.Errors, p.detail)
+	}
+	return reply{status: p.status, body: body}
 }
 
 // write sends a response. Errors end with a newline, except 401 and 403, as clients
