@@ -41,6 +41,9 @@ func (a *notifyConfig) run(c *cli.Context, cfg config) (err error) {
 	if a.Unverified {
 		log.Warn("VERIFY_SSL is false: certificates are not verified, so an attacker in the network can read and change requests (unset VERIFY_SSL)")
 	}
+	if a.Mailing.Original && a.Mailing.TLS == string(smtp.TLSNone) {
+		log.Warn("SMTP_TLS is false: mails are sent unencrypted, and without a password unless the mail server is on this machine (set SMTP_TLS to true)")
+	}
 	s, err := a.open(c.Context, log)
 	if err != nil {
 		return infrastructure(err)
@@ -126,7 +129,7 @@ func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error 
 	}
 	var post delivery.Mailer = testModeMailer{s.log}
 	if !a.TestMode {
-		if s.smtp, err = a.Mailing.post(); err != nil {
+		if s.smtp, err = a.Mailing.post(s.log); err != nil {
 			return err
 		}
 		post = s.smtp

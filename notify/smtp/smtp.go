@@ -99,8 +99,9 @@ type Client struct {
 	host  string
 	trust *tls.Config
 
-	warnOnce sync.Once // of a mail without authentication
-	quitting sync.WaitGroup
+	warnOnce  sync.Once // of a mail without authentication
+	warnPlain sync.Once // of a mail without encryption
+	quitting  sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	idle   []*connection

@@ -62,6 +62,10 @@ func (s *Client) greet(l *connection) (err error) {
 			encrypted = true
 		case s.c.TLS == TLSStart:
 			return errors.New("the server does not offer STARTTLS")
+		case s.c.Auth != AuthNone && s.c.Auth != "":
+			s.warnPlain.Do(func() {
+				s.c.Logger.Warn("mails are sent unencrypted: the mail server does not offer STARTTLS", "address", s.c.Address)
+			})
 		}
 	}
 	return s.authenticate(l, encrypted)
