@@ -90,7 +90,7 @@ func (q *Queue) Enqueue(ctx context.Context, n Notice, to []Person) (ms []Messag
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	err = q.db.Update(func(tx *store.Tx) error {
+	err = q.db.Batch(func(tx *store.Tx) (err error) {
 		ms, err = q.EnqueueIn(tx, n, to)
 		return err
 	})

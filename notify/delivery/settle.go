@@ -45,7 +45,7 @@ func (q *Queue) Next(now time.Time, n int, underWay map[string]bool) (ids []stri
 
 // Settle records the results of messages in one transaction.
 func (q *Queue) Settle(os []Outcome, now time.Time) error {
-	return q.db.Update(func(tx *store.Tx) error {
+	return q.db.Batch(func(tx *store.Tx) error {
 		tallies := map[string]*noticeTally{}
 		for _, o := range os {
 			m, err := q.messages.With(tx).Get(o.Message)

@@ -236,7 +236,7 @@ func (i *Inbox) write() {
 // calls it at a time.
 func (i *Inbox) storeBatch(batch []*arrival) error {
 	var after inboxSize
-	err := i.db.Update(func(tx *store.Tx) (err error) {
+	err := i.db.Batch(func(tx *store.Tx) (err error) {
 		if after, err = i.currentSize(tx); err != nil {
 			return err
 		}
