@@ -128,11 +128,11 @@ const (
 
 // retryAfter returns how long to wait after the nth failure. It returns false if there
 // is no further attempt.
-func retryAfter(n int) (time.Duration, bool) {
+func retryAfter(n int, first time.Duration) (time.Duration, bool) {
 	if n < 1 || n > maxRetries {
 		return 0, false
 	}
-	return firstRetry << (n - 1), true
+	return first << (n - 1), true
 }
 
 // unique removes duplicates, by guid or otherwise by address.

@@ -26,6 +26,10 @@ const sweepBatch = 200
 //
 //	Enqueue ─▶ notices, messages, due (by time) ─▶ Courier ─▶ settle ─▶ ended (by time) ─▶ sweep
 type Queue struct {
+	// FirstRetry is the time until the first retry; it doubles with each. NewQueue sets
+	// it to a minute, and tests to less.
+	FirstRetry time.Duration
+
 	db       *store.DB
 	notices  *store.Bucket[Notice]
 	messages *store.Bucket[Message]
@@ -65,6 +69,8 @@ type receipt struct {
 // NewQueue returns the queue that is stored in db.
 func NewQueue(db *store.DB) *Queue {
 	q := &Queue{
+		FirstRetry: firstRetry,
+
 		db:       db,
 		notices:  store.In[Notice](db, "notify notices"),
 		messages: store.In[Message](db, "notify messages"),

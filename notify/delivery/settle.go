@@ -77,7 +77,7 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 		return err
 	}
 	t.add(m.Status, -1)
-	m = m.withOutcome(o, now)
+	m = m.withOutcome(o, now, q.FirstRetry)
 	t.add(m.Status, 1)
 	t.Ended = time.Time{}
 	if t.Waiting() == 0 {
@@ -98,7 +98,7 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 }
 
 // withOutcome returns the message with the result of an attempt.
-func (m Message) withOutcome(o Outcome, now time.Time) Message {
+func (m Message) withOutcome(o Outcome, now time.Time, firstRetry time.Duration) Message {
 	if o.Postponed {
 		m.Due = now.Add(postponeFor)
 		return m
@@ -111,7 +111,7 @@ func (m Message) withOutcome(o Outcome, now time.Time) Message {
 		return m
 	}
 	m.Attempts++
-	wait, more := retryAfter(m.Attempts)
+	wait, more := retryAfter(m.Attempts, firstRetry)
 	if !more {
 		m.Status = Failed
 		return m
