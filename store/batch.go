@@ -31,7 +31,7 @@ var errAlone = errors.New("the function has to run in a transaction of its own")
 // changes are undone, but not those of the others.
 //
 // fn can run more than once, and in the goroutine of another caller. So it must set its
-// results anew each time, and must not depend on values that an earlier run has left.
+// results each time again, and must not depend on values that an earlier run has left.
 func (db *DB) Batch(fn func(tx *Tx) error) error {
 	c := &batchCall{fn: fn, lead: make(chan struct{}, 1), done: make(chan error, 1)}
 	b := &db.batches
