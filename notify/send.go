@@ -379,6 +379,29 @@ func (s *sending) getMessage(r request) (any, error) {
 	return status, nil
 }
 
+// debugMetrics handles GET /debug/metrics, with the names of the original service.
+func (s *sending) debugMetrics(request) (any, error) {
+	type count struct {
+		Count int64 `json:"count"`
+	}
+	type value struct {
+		Value int `json:"value"`
+	}
+	queued, retrying, err := s.c.Queue.Lengths()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"notifications.queue.length": value{queued + retrying}}
+	if s.c.Metrics != nil {
+		t := s.c.Metrics.Totals()
+		out["notifications.worker.delivered"] = count{t.Delivered}
+		out["notifications.worker.unsubscribed"] = count{t.Unsubscribed}
+		out["notifications.worker.retry"] = count{t.Retries}
+		out["notifications.worker.failed"] = count{t.Failed}
+	}
+	return out, nil
+}
+
 // statusRetrying is the status of a message after a failed attempt, before the next.
 const statusRetrying delivery.Status = "retrying"
 

@@ -74,6 +74,8 @@ type Config struct {
 	// DefaultScopes are the scopes of all users, which cannot be used as recipients. If
 	// nil, the default is platformScopes.
 	DefaultScopes []string
+	// Metrics are shown at /debug/metrics; nil: none.
+	Metrics *delivery.Metrics
 	// CheckDisk returns an error if nothing more can be stored on disk; nil: no check.
 	CheckDisk func() error
 	Logger    *slog.Logger
@@ -177,7 +179,8 @@ type apiVersion struct {
 // endpoints returns the endpoints of version 1.
 func (s *Server) endpoints() map[string]endpoint {
 	return map[string]endpoint{
-		"GET /info": func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
+		"GET /info":          func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
+		"GET /debug/metrics": s.debugMetrics,
 
 		"PUT /registration":                          s.registerOld,
 		"PUT /notifications":                         s.register,

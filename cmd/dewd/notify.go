@@ -135,6 +135,7 @@ type notifyParts struct {
 	PublicURL string           // public URL of the API
 	Domain    string
 	Space     func() error // fails when the disk is almost full; nil: no check
+	Metrics   *delivery.Metrics
 	Logger    *slog.Logger
 }
 
@@ -159,7 +160,7 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	}
 	public := strings.TrimSuffix(p.PublicURL, "/") + "/notify"
 	n.server, err = notify.New(notify.Config{
-		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, CheckDisk: p.Space, Logger: p.Logger,
+		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, CheckDisk: p.Space, Metrics: p.Metrics, Logger: p.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -179,7 +180,7 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 		p.Journal = "" // the inbox recognizes a mail that it has already stored
 	}
 	n.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Journal: p.Journal, Logger: p.Logger,
+		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Journal: p.Journal, Metrics: p.Metrics, Logger: p.Logger,
 	})
 	return n, err
 }

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
@@ -64,12 +66,13 @@ type standaloneService struct {
 	server  *notify.Server
 	courier *delivery.Courier
 	smtp    *smtp.Client // nil: mails are not sent
+	metrics *prometheus.Registry
 }
 
 // open opens all parts. The authorization server must respond, because the service is
 // useless if it cannot verify tokens. The mail server need not respond yet.
 func (a *notifyConfig) open(ctx context.Context, log *slog.Logger) (_ *standaloneService, err error) {
-	s := &standaloneService{log: log}
+	s := &standaloneService{log: log, metrics: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -119,10 +122,13 @@ func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error 
 	if err != nil {
 		return err
 	}
-	queue := delivery.NewQueue(s.db)
+	queue, metrics := delivery.NewQueue(s.db), delivery.NewMetrics()
+	if err := s.metrics.Register(metrics); err != nil {
+		return fmt.Errorf("cannot measure deliveries: %w", err)
+	}
 	s.server, err = notify.New(notify.Config{
 		DB: s.db, Auth: s.keys, Directory: people, Queue: queue, PublicURL: a.PublicURL, From: a.Mailing.From, Domain: a.Domain,
-		EncryptionKey: a.EncryptionKey, CORSOrigin: a.CORSOrigin, DefaultScopes: a.DefaultScopes, Logger: s.log,
+		EncryptionKey: a.EncryptionKey, CORSOrigin: a.CORSOrigin, DefaultScopes: a.DefaultScopes, Metrics: metrics, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -139,7 +145,7 @@ func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error 
 	}
 	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
 		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From,
-		Journal: filepath.Join(a.Root, handoverFile), Logger: s.log,
+		Journal: filepath.Join(a.Root, handoverFile), Metrics: metrics, Logger: s.log,
 	})
 	return err
 }
@@ -185,6 +191,7 @@ func (s *standaloneService) handler() http.Handler {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
 	mux.Handle("/", s.server.Handler())
 	return mux
 }

@@ -206,6 +206,19 @@ func (q *Queue) Waiting() (n int, err error) {
 	return n, nil
 }
 
+// Lengths returns the number of messages that were not tried yet, and of those that wait
+// for another attempt.
+func (q *Queue) Lengths() (queued, retrying int, err error) {
+	ts, err := q.tallies.All()
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot count messages: %w", err)
+	}
+	for _, t := range ts {
+		queued, retrying = queued+t.Queued, retrying+t.Retry
+	}
+	return queued, retrying, nil
+}
+
 func (q *Queue) schedule(tx *store.Tx, m Message) error {
 	if err := q.messages.With(tx).Put(m.ID, m); err != nil {
 		return fmt.Errorf("cannot store message %s: %w", m.ID, err)

@@ -19,8 +19,10 @@ type Outcome struct {
 	// Postponed means that there was no attempt: the message is due again later.
 	Postponed bool
 
-	domain string // of the recipient
-	parked bool   // there was no attempt, because the domain is slow
+	kind     string    // of the notice
+	received time.Time // time of the request
+	domain   string    // of the recipient
+	parked   bool      // there was no attempt, because the domain is slow
 }
 
 // Next returns up to n messages that are due and not under way. It also returns when

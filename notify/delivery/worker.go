@@ -54,6 +54,7 @@ type CourierConfig struct {
 	// Journal is the file that records mails while they are handed over. If it is empty,
 	// more mails are sent twice after a crash.
 	Journal string
+	Metrics *Metrics // nil: deliveries are not counted
 	Logger  *slog.Logger
 }
 
@@ -115,6 +116,9 @@ type runState struct {
 	checkDue bool      // a message may be due
 	waiting  bool      // the store failed: wait for the alarm
 	timer    *time.Timer
+
+	lastEnded   time.Time // when a message ended, or the queue was empty
+	lastProblem error     // of the last attempt that failed
 }
 
 // Run delivers messages until ctx is cancelled. If a message under way is not finished
@@ -135,10 +139,12 @@ func (c *Courier) Run(ctx context.Context) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(courierGrace, cancel) })
 	defer stop()
-	sweep := time.NewTicker(sweepEvery)
+	sweep, check := time.NewTicker(sweepEvery), time.NewTicker(checkEvery)
 	defer sweep.Stop()
+	defer check.Stop()
+	r.lastEnded = time.Now()
 	for ctx.Err() == nil {
-		r.step(ctx, sending, sweep.C)
+		r.step(ctx, sending, sweep.C, check.C)
 	}
 	r.attempts.Wait()
 	close(r.done)
@@ -149,7 +155,7 @@ func (c *Courier) Run(ctx context.Context) error {
 }
 
 // step waits for one event.
-func (r *runState) step(ctx, sending context.Context, sweep <-chan time.Time) {
+func (r *runState) step(ctx, sending context.Context, sweep, check <-chan time.Time) {
 	if !r.waiting {
 		r.settle()
 		r.readDue()
@@ -175,6 +181,8 @@ func (r *runState) step(ctx, sending context.Context, sweep <-chan time.Time) {
 		if err := r.c.Queue.Sweep(time.Now().Add(-EndedRetention)); err != nil {
 			r.c.Logger.Error("cannot delete old notification messages", "err", err)
 		}
+	case <-check:
+		r.checkQueue()
 	case <-ctx.Done():
 	}
 }
@@ -232,6 +240,7 @@ func (r *runState) record() error {
 		}
 	}
 	r.logFailures()
+	r.observe(r.settling)
 	r.settling, r.checkDue = nil, true
 	return nil
 }
@@ -321,7 +330,7 @@ func (c *Courier) attempt(ctx context.Context, id string, release func()) (o Out
 		return Outcome{Message: id, Status: Retry, Problem: err}
 	}
 	o = c.deliver(ctx, m, n, release)
-	o.Message, o.Client = id, n.Client
+	o.Message, o.Client, o.kind, o.received = id, n.Client, n.Kind, n.Received
 	return o
 }
 

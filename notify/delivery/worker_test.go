@@ -101,6 +101,7 @@ type courierWorld struct {
 
 	wrap    Mailer // if set, used instead of mailer
 	journal string // if set, the file of the journal
+	metrics *Metrics
 }
 
 // inCourierWorld runs fn in virtual time with a running courier.
@@ -135,9 +136,10 @@ func (w *courierWorld) start() {
 
 func (w *courierWorld) courier(q *Queue) *Courier {
 	w.t.Helper()
+	w.metrics = NewMetrics()
 	config := CourierConfig{
 		Queue: q, Directory: w.dir, Composer: composerFunc(func(m Message, n Notice) (Mail, error) { return w.make(m, n) }),
-		Mailer: w.mailer, From: "dew@example.com", Journal: w.journal, Logger: slog.New(slog.DiscardHandler),
+		Mailer: w.mailer, From: "dew@example.com", Journal: w.journal, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler),
 	}
 	if w.wrap != nil {
 		config.Mailer = w.wrap
@@ -198,8 +200,14 @@ func TestCourierServerDown(t *testing.T) {
 			t.Errorf("attempts = %d, want 100", w.mailer.tries)
 		}
 		w.want(ms[7].ID, Retry)
+		if got, want := w.metrics.Totals(), (Totals{Retries: 100}); got != want {
+			t.Errorf("totals = %+v, want %+v", got, want)
+		}
 		w.mailer.fail(nil)
 		w.pass(2 * time.Minute)
+		if got, want := w.metrics.Totals(), (Totals{Retries: 100, Delivered: 50}); got != want {
+			t.Errorf("totals = %+v, want %+v", got, want)
+		}
 		for _, m := range ms {
 			w.want(m.ID, Delivered)
 		}
@@ -413,7 +421,7 @@ func TestCourierRefused(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		w.mailer.fail(fmt.Errorf("550 unknown: %w", ErrRefused))
 		m := enqueue(t, w.q, Notice{Client: "c"}, people(1)...)[0]
-		w.pass(18 * time.Hour)
+		w.pass(2 * time.Hour)
 		w.want(m.ID, Failed)
 		if w.mailer.tries != 1 {
 			t.Errorf("attempts = %d, want 1", w.mailer.tries)
