@@ -325,7 +325,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	d.notify, err = openNotify(notifyParts{
 		DB: d.db, Auth: d.auth, Roles: d.roles, Registry: d.registry, Exits: d.sup.Exits(), PublicURL: d.cfg.PublicURL, Domain: d.cfg.Domain,
 		Journal: filepath.Join(d.cfg.Root, handoverFile), Metrics: mails,
-		Space:   d.packages.Space, Logger: d.log,
+		Space: d.packages.Space, Logger: d.log,
 	}, d.cfg.Mailing)
 	if err != nil {
 		return err
