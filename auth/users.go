@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -79,7 +80,10 @@ func NewAccounts(db *store.DB, cost int) *Accounts {
 	return &Accounts{
 		db:     db,
 		hasher: newHasher(cost),
-		users: store.In(db, "users",
+		users: store.In(db, "users", store.Cached(func(u User) User {
+			u.Hash, u.Groups = bytes.Clone(u.Hash), slices.Clone(u.Groups)
+			return u
+		}),
 			store.Index("name", func(u User) string { return fold(u.Name) }),
 			store.Unique("name and origin", func(u User) string { return fold(u.Name) + "\x00" + fold(u.Origin) })),
 		clients: store.In(db, "clients",
@@ -127,13 +131,10 @@ func (a *Accounts) UsersNamed(name string) ([]User, error) {
 
 // Users returns all users by name.
 func (a *Accounts) Users() ([]User, error) {
-	all, err := a.users.All()
+	all, err := a.users.Sorted("name and origin")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list users: %w", err)
 	}
-	slices.SortStableFunc(all, func(x, y User) int {
-		return cmp.Or(cmp.Compare(fold(x.Name), fold(y.Name)), cmp.Compare(x.Origin, y.Origin))
-	})
 	return all, nil
 }
 

@@ -159,6 +159,8 @@ func TestClients(t *testing.T) {
 	d := newRemoteDaemon(t)
 	d.dew("create-client", "mailer").must(t, 2, "needs --authorities")
 	d.types("s\n", "create-client", "mailer", "--authorities", "emails.write,notifications.write", "--secret-stdin").must(t, 0, "Created client mailer")
+	d.types("s\n", "create-client", "typo", "--authorities", "notification.write,shop.read", "--secret-stdin").
+		must(t, 0, "does not use the scope notification.write", "Did you mean notifications.write?", "does not use the scope shop.read")
 	d.types("s\n", "create-client", "mailer", "--authorities", "a", "--secret-stdin").must(t, 1, "client mailer already exists", "dew clients")
 	d.types("s\ns\n", "create-client", "ci", "--authorities", "cloud_controller.read").must(t, 0)
 	if got := d.body("POST /uaa/oauth/clients"); !strings.Contains(got, `"authorized_grant_types":["client_credentials"]`) || !strings.Contains(got, `"client_secret":"s"`) {

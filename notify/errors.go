@@ -20,6 +20,7 @@ import (
 type problem struct {
 	status  int
 	message string
+	detail  string // a second message; empty: none
 }
 
 func (p *problem) Error() string { return p.message }
@@ -37,14 +38,27 @@ func notFound(format string, args ...any) *problem {
 	return problemf(http.StatusNotFound, format, args...)
 }
 
+// forbidden returns the error for a caller without permission. The first message is the
+// one that clients of the original service know; the second says what is missing.
+func forbidden(format string, args ...any) *problem {
+	return &problem{http.StatusForbidden, "You are not authorized to perform the requested action", fmt.Sprintf(format, args...)}
+}
+
+// missingScope returns the error for a token without any of the scopes.
+func missingScope(oneOf ...string) *problem {
+	if len(oneOf) == 1 {
+		return forbidden("The token needs the scope %s", oneOf[0])
+	}
+	return forbidden("The token needs one of the scopes %s", strings.Join(oneOf, ", "))
+}
+
 // The errors that many endpoints share.
 var (
-	errParse     = &problem{http.StatusBadRequest, "Request body could not be parsed"}
-	errForbidden = &problem{http.StatusForbidden, "You are not authorized to perform the requested action"}
-	errInternal  = &problem{http.StatusInternalServerError, "Internal Server Error"}
-	errAddress   = &problem{http.StatusBadRequest, "Request address is not valid UTF-8"}
-	errTooSlow   = &problem{http.StatusRequestTimeout, "Request body arrived too slowly"}
-	errTooLarge  = problemf(http.StatusRequestEntityTooLarge, "Request body has more than %d bytes", maxBody)
+	errParse    = problemf(http.StatusBadRequest, "Request body could not be parsed")
+	errInternal = problemf(http.StatusInternalServerError, "Internal Server Error")
+	errAddress  = problemf(http.StatusBadRequest, "Request address is not valid UTF-8")
+	errTooSlow  = problemf(http.StatusRequestTimeout, "Request body arrived too slowly")
+	errTooLarge = problemf(http.StatusRequestEntityTooLarge, "Request body has more than %d bytes", maxBody)
 )
 
 // toProblem returns the error that clients see.

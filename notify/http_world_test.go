@@ -257,8 +257,8 @@ func (g got) want(t testing.TB, what string, code int, body string) {
 }
 
 // errorJSON returns the body of an error.
-func errorJSON(message string) string {
-	raw, err := json.Marshal(errorBody{Errors: []string{message}})
+func errorJSON(messages ...string) string {
+	raw, err := json.Marshal(errorBody{Errors: messages})
 	if err != nil {
 		panic(err)
 	}

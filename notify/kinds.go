@@ -143,8 +143,11 @@ func (reg registration) check() error {
 		wrong = append(wrong, `"source_name" is a required field`)
 	}
 	for _, k := range reg.kinds {
-		if k.ID == "" {
+		switch {
+		case k.ID == "":
 			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "ID"`, k.ID))
+		case !kindIDPattern.MatchString(k.ID):
+			wrong = append(wrong, fmt.Sprintf("notification %q is improperly formatted: %s", inbound.Shorten(k.ID), kindIDRule))
 		}
 		if k.Description == "" {
 			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "Description"`, inbound.Shorten(k.ID)))
@@ -169,8 +172,14 @@ func (reg registration) checkLengths() error {
 	return nil
 }
 
-// kindIDPattern matches valid ids of kinds, where they are checked.
+// kindIDPattern matches valid ids of kinds. Others can never be sent.
 var kindIDPattern = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
+
+const (
+	kindIDRule = "an id has only letters, digits, _, - and ."
+	// maxKinds is the number of kinds of one client.
+	maxKinds = 500
+)
 
 // registerOld handles PUT /registration, the older format.
 func (s *kinds) registerOld(r request) (any, error) {
@@ -236,7 +245,7 @@ func asParseError(err error) error {
 // accept stores a registration if the caller has permission.
 func (s *kinds) accept(who auth.Principal, reg registration) error {
 	if who.Client == PlatformClient {
-		return errForbidden
+		return forbidden("The notifications of client %q belong to dew itself", PlatformClient)
 	}
 	critical := slices.ContainsFunc(reg.kinds, func(k Kind) bool { return k.Critical })
 	if critical && !hasScope(who, ScopeCritical) {
@@ -274,10 +283,21 @@ func (s *kinds) storeRegistration(client string, reg registration) error {
 			}
 		}
 		if !reg.replace {
-			return nil
+			return checkKinds(client, len(reg.kinds)+len(templates))
+		}
+		if err := checkKinds(client, len(reg.kinds)); err != nil {
+			return err
 		}
 		return dropKinds(kinds, client, slices.Sorted(maps.Keys(templates)))
 	})
+}
+
+// checkKinds refuses a registration after which a client has too many kinds.
+func checkKinds(client string, n int) error {
+	if n > maxKinds {
+		return invalid("Client %q would have %d notifications; the limit is %d per client", inbound.Shorten(client), n, maxKinds)
+	}
+	return nil
 }
 
 func dropKinds(kinds *store.Bucket[Kind], client string, ids []string) error {
@@ -397,7 +417,7 @@ func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 		return invalid("UAA Scopes Error: Client does not have authority to register critical notifications.")
 	}
 	if k.Client == PlatformClient && k.Critical != old.Critical {
-		return errForbidden
+		return forbidden("The notifications of client %q belong to dew itself", PlatformClient)
 	}
 	if k.Template == "" {
 		k.Template = old.Template
@@ -455,12 +475,36 @@ func (s *kinds) assignToKind(r request) (any, error) {
 	})
 }
 
-func readAssignment(r request) (template string, err error) {
+// assignmentKeys are the members of a body that can name the template: that of the
+// documentation, and those of the responses to POST /templates, here and in the original
+// service.
+var assignmentKeys = []string{"template", "template-id", "template_id"}
+
+// readAssignment parses the body of a request that assigns a template. Null is the
+// default template.
+func readAssignment(r request) (string, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return "", asParseError(err)
 	}
-	return template, f.decode(map[string]any{"template": &template})
+	var named, template string
+	for _, key := range assignmentKeys {
+		if _, ok := f[key]; !ok {
+			continue
+		}
+		var id string
+		if err := f.decode(map[string]any{key: &id}); err != nil {
+			return "", err
+		}
+		if named != "" && id != template {
+			return "", invalid("%q and %q name different templates", named, key)
+		}
+		named, template = key, id
+	}
+	if named == "" {
+		return "", invalid(`"template" is a required field: the id of a template, or "default"`)
+	}
+	return template, nil
 }
 
 // assignable returns the id that a client or kind stores for an existing template:

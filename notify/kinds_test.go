@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,15 @@ const (
 
 // tooLongText is too long to store.
 var tooLongText = strings.Repeat("ü", maxName+1)
+
+// manyKinds returns a registration of n kinds.
+func manyKinds(n int) string {
+	var kinds []string
+	for i := range n {
+		kinds = append(kinds, fmt.Sprintf(`"k%d":{"description":"d"}`, i))
+	}
+	return `{"source_name":"s","notifications":{` + strings.Join(kinds, ",") + `}}`
+}
 
 // Invalid registrations are refused with the exact message, and nothing is stored.
 func TestRegisterRefuses(t *testing.T) {
@@ -50,7 +60,9 @@ func TestRegisterRefuses(t *testing.T) {
 			`"source_name" is a required field, notification "" is missing required field "ID", notification "" is missing required field "Description", notification "k" is missing required field "Description"`,
 		},
 		{"long name", "/notifications", `{"source_name":"` + tooLongText + `"}`, 422, `"source_name" has more than 255 characters`},
-		{"long id", "/notifications", `{"source_name":"s","notifications":{"` + tooLongText + `":{"description":"d"}}}`, 422, `"kind_id" has more than 255 characters`},
+		{"long id", "/notifications", `{"source_name":"s","notifications":{"` + strings.Repeat("k", maxName+1) + `":{"description":"d"}}}`, 422, `"kind_id" has more than 255 characters`},
+		{"bad id", "/notifications", `{"source_name":"s","notifications":{"a b/c":{"description":"d"}}}`, 422, `notification "a b/c" is improperly formatted: an id has only letters, digits, _, - and .`},
+		{"too many", "/notifications", manyKinds(maxKinds + 1), 422, `Client "sender" would have 501 notifications; the limit is 500 per client`},
 		{"long description", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"` + tooLongText + `"}}}`, 422, `"description" has more than 255 characters`},
 		{"10 MB", "/notifications", `{"source_name":"` + strings.Repeat("x", 10<<20) + `"}`, 413, "Request body has more than 1048576 bytes"},
 
@@ -113,8 +125,8 @@ func TestRegister(t *testing.T) {
 	put(sender, "/notifications", `{"source_name":"S"}`)
 	list("only a name", `"sender":{"name":"S","template":"default","notifications":{}}`)
 	for range 2 { // the second time changes nothing
-		put(sender, "/notifications", `{"source_name":"S","notifications":{"a":{"description":"D"},"b/ c":{"description":"D"}}}`)
-		list("two kinds", `"sender":{"name":"S","template":"default","notifications":{`+kind("a")+`,`+kind("b/ c")+`}}`)
+		put(sender, "/notifications", `{"source_name":"S","notifications":{"a":{"description":"D"},"b-c":{"description":"D"}}}`)
+		list("two kinds", `"sender":{"name":"S","template":"default","notifications":{`+kind("a")+`,`+kind("b-c")+`}}`)
 	}
 	id := w.do(sender, "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
 	put(sender, "/clients/sender/notifications/a/template", `{"template":"`+id+`"}`)
@@ -139,9 +151,9 @@ func TestPlatformClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	fake := w.client(PlatformClient, allScopes...)
-	w.do(fake, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "new form", 403, errorJSON(forbidden))
-	w.do(fake, "PUT", "/registration", `{"source_description":"s","kinds":[]}`).want(t, "old form", 403, errorJSON(forbidden))
-	w.do(fake, "PUT", "/clients/dew/notifications/crash", `{"description":"d","critical":true,"template":null}`).want(t, "critical", 403, errorJSON(forbidden))
+	w.do(fake, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "new form", 403, forbiddenJSON(`The notifications of client "dew" belong to dew itself`))
+	w.do(fake, "PUT", "/registration", `{"source_description":"s","kinds":[]}`).want(t, "old form", 403, forbiddenJSON(`The notifications of client "dew" belong to dew itself`))
+	w.do(fake, "PUT", "/clients/dew/notifications/crash", `{"description":"d","critical":true,"template":null}`).want(t, "critical", 403, forbiddenJSON(`The notifications of client "dew" belong to dew itself`))
 	w.do(fake, "GET", "/notifications", "").want(t, "list", 200,
 		`{"dew":{"name":"dew","template":"default","notifications":{"crash":{"description":"An app crashed","template":"default","critical":false}}}}`)
 }
@@ -207,7 +219,7 @@ func TestAssign(t *testing.T) {
 	}
 	id := w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
 	for _, path := range []string{"/clients/sender/template", "/clients/sender/notifications/news/template"} {
-		for _, back := range []string{`{}`, `{"template":null}`, `{"template":""}`, `{"template":"default"}`} {
+		for _, back := range []string{`{"template":null}`, `{"template":""}`, `{"template":"default"}`} {
 			w.do(w.sender(), "PUT", path, `{"template":"`+id+`","more":true}`).want(t, "assign", 204, "")
 			if g := w.do(w.sender(), "GET", "/templates/"+id+"/associations", ""); !strings.Contains(g.body, `"client":"sender"`) {
 				t.Errorf("associations after %s = %s", path, g.body)

@@ -43,10 +43,15 @@ func isAdmin(p auth.Principal) bool { return hasScope(p, ScopeAdmin) || p.Has(sc
 // canChangeSubscriptions reports whether the caller can change the subscriptions of a
 // user: users for themselves, clients for all users.
 func canChangeSubscriptions(who auth.Principal, user string) bool {
+	return (!who.IsUser || who.ID == user) && hasScope(who, subscriptionScope(who))
+}
+
+// subscriptionScope returns the scope that a caller needs to change subscriptions.
+func subscriptionScope(who auth.Principal) string {
 	if who.IsUser {
-		return who.ID == user && hasScope(who, ScopePrefsWrite)
+		return ScopePrefsWrite
 	}
-	return hasScope(who, ScopePrefsAdmin)
+	return ScopePrefsAdmin
 }
 
 // permission is the permission that an endpoint requires.
@@ -60,7 +65,8 @@ type permission struct {
 // permissions has the required permission of every pattern of version 1. The server
 // does not start if a pattern is missing here, or if a pattern here has no endpoint.
 var permissions = map[string]permission{
-	"GET /info": {open: true},
+	"GET /info":          {open: true},
+	"GET /debug/metrics": {open: true}, // only counts
 
 	"PUT /registration":                          {oneOf: []string{ScopeManage}},
 	"PUT /notifications":                         {oneOf: []string{ScopeManage}},

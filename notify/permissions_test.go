@@ -27,7 +27,10 @@ func pathOf(pattern string) (method, path string) {
 	return method, path
 }
 
-const forbidden = "You are not authorized to perform the requested action"
+// forbiddenJSON is the body of a response with status 403.
+func forbiddenJSON(detail string) string {
+	return errorJSON("You are not authorized to perform the requested action", detail)
+}
 
 // For every endpoint of both versions, no token gives 401, and scopes that are not
 // listed give 403. Each listed scope is accepted.
@@ -50,8 +53,12 @@ func tryPermissions(t *testing.T, w *httpWorld, version, pattern string, needs p
 		}
 		return
 	}
+	refused := forbiddenJSON(missingScope(needs.oneOf...).detail)
+	if needs.self {
+		refused = forbiddenJSON("The token needs the scope notification_preferences.admin")
+	}
 	try("").want(t, "without a token", http.StatusUnauthorized, errorJSON("Authorization header is invalid: missing"))
-	try(w.clientWith("somebody")).want(t, "no scope", http.StatusForbidden, errorJSON(forbidden))
+	try(w.clientWith("somebody")).want(t, "no scope", http.StatusForbidden, refused)
 	for _, scope := range allScopes {
 		// The client of the path is "sender"; an administrator has the same permission.
 		scopes := []string{scope}
@@ -65,13 +72,13 @@ func tryPermissions(t *testing.T, w *httpWorld, version, pattern string, needs p
 		}
 		switch {
 		case !allowed:
-			g.want(t, "with "+scope, http.StatusForbidden, errorJSON(forbidden))
+			g.want(t, "with "+scope, http.StatusForbidden, refused)
 		case g.code == http.StatusForbidden || g.code == http.StatusUnauthorized:
 			t.Errorf("with %s: %d %s", scope, g.code, g.body)
 		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(allScopes), func(s string) bool { return slices.Contains(needs.oneOf, s) })
-	try(w.clientWith("somebody", rest...)).want(t, "with all others", http.StatusForbidden, errorJSON(forbidden))
+	try(w.clientWith("somebody", rest...)).want(t, "with all others", http.StatusForbidden, refused)
 }
 
 // The server starts only if the table and the endpoints have the same patterns.
@@ -122,10 +129,10 @@ func TestOwnership(t *testing.T) {
 	}
 	for path, body := range bodies {
 		w.do(w.sender(), "PUT", path, body).want(t, "owner "+path, 204, "")
-		w.do(w.clientWith("other", ScopeManage), "PUT", path, body).want(t, "other "+path, 403, errorJSON(forbidden))
+		w.do(w.clientWith("other", ScopeManage), "PUT", path, body).want(t, "other "+path, 403, forbiddenJSON(`The token belongs to another client. Use a token of client "sender", or one with the scope notifications.admin`))
 		w.do(w.clientWith("other", ScopeManage, ScopeAdmin), "PUT", path, body).want(t, "admin "+path, 204, "")
 		w.do(w.clientWith("other", ScopeManage, "uaa.admin"), "PUT", path, body).want(t, "uaa.admin "+path, 204, "")
-		w.do(w.clientWith("other", ScopeAdmin), "PUT", path, body).want(t, "admin without manage "+path, 403, errorJSON(forbidden))
+		w.do(w.clientWith("other", ScopeAdmin), "PUT", path, body).want(t, "admin without manage "+path, 403, forbiddenJSON("The token needs the scope notifications.manage"))
 	}
 }
 

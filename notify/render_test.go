@@ -197,10 +197,11 @@ func TestCompose(t *testing.T) {
 	if diff := cmp.Diff(mail, want); diff != "" {
 		t.Error(diff)
 	}
-	assign := func(path, source string) {
+	assign := func(path, source string) string {
 		t.Helper()
 		id := w.do(token, "POST", "/templates", `{"name":"n","html":"h","text":"`+source+`"}`).id(t, "template-id")
 		w.do(token, "PUT", path, `{"template":"`+id+`"}`).want(t, path, 204, "")
+		return id
 	}
 	assign("/clients/sender/template", "client {{.Text}}")
 	if got := text(); got != "client T" {
@@ -210,7 +211,11 @@ func TestCompose(t *testing.T) {
 	if got := text(); got != "kind news sender" {
 		t.Errorf("with a kind's template: %q", got)
 	}
-	assign("/clients/sender/notifications/news/template", "{{.Nope}}")
+	// A template that an older dewd accepted.
+	testkit.Must(w.s.buckets.templates.Update(assign("/clients/sender/notifications/news/template", "x"), func(t *Template) error {
+		t.Text = "{{.Nope}}"
+		return nil
+	}))(t)
 	if got := text(); !strings.HasSuffix(got, "\nT") || !strings.Contains(w.logged.String(), "cannot render a template") {
 		t.Errorf("with a template that fails: %q, log %s", got, w.logged)
 	}

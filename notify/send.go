@@ -89,7 +89,7 @@ func (l sendRequest) checkForAddress() error {
 	case l.to == "":
 		wrong = append(wrong, `"to" is a required field`)
 	case bareAddress(l.to) == "":
-		wrong = append(wrong, `"to" is improperly formatted`)
+		wrong = append(wrong, `"to" is improperly formatted: it must be exactly one address`)
 	}
 	return l.check(append(wrong, l.problems()...))
 }
@@ -112,23 +112,24 @@ func (l sendRequest) check(wrong []string) error {
 	return cmp.Or(tooLong("kind_id", l.kind), tooLong("subject", l.subject), tooLong("to", l.to), tooLong("reply_to", l.replyTo))
 }
 
-// addressPattern matches a mail address inside a text.
-var addressPattern = regexp.MustCompile(`[^\s<>@,;:"'()\[\]\\]+@[^\s<>@,;:"'()\[\]\\]+`)
+// addressPattern matches a mail address without quotes.
+var addressPattern = regexp.MustCompile(`^[^\s<>@,;:"'()\[\]\\]+@[^\s<>@,;:"'()\[\]\\]+$`)
 
-// bareAddress returns the address in a text such as `Name <a@b>`, or "". It returns ""
-// for a text with control characters, which could add header lines.
+// bareAddress returns the address of a text that is exactly one address, such as a@b or
+// `Name <a@b>`, or "". It returns "" for a text with control characters, which could add
+// header lines.
 func bareAddress(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return ""
 	}
-	if _, rest, ok := strings.Cut(s, "<"); ok {
-		inside, _, closed := strings.Cut(rest, ">")
-		if !closed {
-			return ""
-		}
-		s = inside
+	if a := strings.TrimSpace(s); addressPattern.MatchString(a) {
+		return a
 	}
-	return addressPattern.FindString(s)
+	a, err := mail.ParseAddress(s)
+	if err != nil || !addressPattern.MatchString(a.Address) {
+		return ""
+	}
+	return a.Address
 }
 
 // validReplyTo reports whether s is empty or a valid reply address.
@@ -359,11 +360,59 @@ func (s *sending) getMessage(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := m.Status
-	if status == delivery.Retry {
-		status = delivery.Failed // version 1 has no other status for it
+	status := messageStatus{Status: m.Status}
+	if status.Status == delivery.Retry {
+		status.Status = statusRetrying
 	}
-	return map[string]delivery.Status{"status": status}, nil
+	n, err := s.c.Queue.Notice(m.Notice)
+	if err != nil {
+		return nil, err
+	}
+	if n.Client != r.who.Client && !isAdmin(r.who) {
+		return status, nil
+	}
+	status.Attempts, status.Answer = m.Attempts, m.Problem
+	if m.Status == delivery.Retry || m.Attempts > 0 && !m.Status.Ended() {
+		next := m.Due.UTC()
+		status.Next = &next
+	}
+	return status, nil
+}
+
+// debugMetrics handles GET /debug/metrics, with the names of the original service.
+func (s *sending) debugMetrics(request) (any, error) {
+	type count struct {
+		Count int64 `json:"count"`
+	}
+	type value struct {
+		Value int `json:"value"`
+	}
+	queued, retrying, err := s.c.Queue.Lengths()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"notifications.queue.length": value{queued + retrying}}
+	if s.c.Metrics != nil {
+		t := s.c.Metrics.Totals()
+		out["notifications.worker.delivered"] = count{t.Delivered}
+		out["notifications.worker.unsubscribed"] = count{t.Unsubscribed}
+		out["notifications.worker.retry"] = count{t.Retries}
+		out["notifications.worker.failed"] = count{t.Failed}
+	}
+	return out, nil
+}
+
+// statusRetrying is the status of a message after a failed attempt, before the next.
+const statusRetrying delivery.Status = "retrying"
+
+// messageStatus is the JSON format of the state of a message. Only its sender and
+// administrators see more than the status, because answers of mail servers can contain
+// addresses.
+type messageStatus struct {
+	Status   delivery.Status `json:"status"`
+	Attempts int             `json:"failed_attempts,omitempty"`
+	Next     *time.Time      `json:"next_attempt,omitempty"`
+	Answer   string          `json:"last_answer,omitempty"` // why it was not delivered
 }
 
 var (

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
@@ -54,9 +55,9 @@ func TestSendRefuses(t *testing.T) {
 		{"unregistered kind", everywhere, `{"kind_id":"none","to":"a@b","text":"t"}`, 404, unknownKind},
 		{"e-mail: empty", []string{"/emails"}, ``, 422, `"to" is a required field,` + noParts},
 		{"e-mail: no to", []string{"/emails"}, `{"text":"t"}`, 422, `"to" is a required field`},
-		{"e-mail: bad to", []string{"/emails"}, `{"text":"t","to":"nobody"}`, 422, `"to" is improperly formatted`},
-		{"e-mail: open bracket", []string{"/emails"}, `{"text":"t","to":"Foo <bar"}`, 422, `"to" is improperly formatted`},
-		{"e-mail: to in two lines", []string{"/emails"}, `{"text":"t","to":"a@b\r\nBcc: c@d"}`, 422, `"to" is improperly formatted`},
+		{"e-mail: bad to", []string{"/emails"}, `{"text":"t","to":"nobody"}`, 422, `"to" is improperly formatted: it must be exactly one address`},
+		{"e-mail: open bracket", []string{"/emails"}, `{"text":"t","to":"Foo <bar"}`, 422, `"to" is improperly formatted: it must be exactly one address`},
+		{"e-mail: to in two lines", []string{"/emails"}, `{"text":"t","to":"a@b\r\nBcc: c@d"}`, 422, `"to" is improperly formatted: it must be exactly one address`},
 		{"e-mail: to is a list", []string{"/emails"}, `{"text":"t","to":["a@b"]}`, 400, notParsed},
 		{"unknown space", []string{"/spaces/x"}, `{"kind_id":"news","text":"t"}`, 404, `CloudController Failure: Space "x" could not be found`},
 		{"unknown org", []string{"/organizations/x"}, `{"kind_id":"news","text":"t"}`, 404, `CloudController Failure: Organization "x" could not be found`},
@@ -174,7 +175,7 @@ func TestSend(t *testing.T) {
 func TestEmailWithoutKind(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.client("fresh", ScopeEmails)
-	ms := shown(t, w.do(token, "POST", "/emails", `{"to":"a@b@c","text":"t","subject":"a\r\nBcc: c@d"}`))
+	ms := shown(t, w.do(token, "POST", "/emails", `{"to":"Name <a@b>","text":"t","subject":"a\r\nBcc: c@d"}`))
 	if len(ms) != 1 || ms[0].Recipient != "a@b" {
 		t.Errorf("messages = %+v", ms)
 	}
@@ -192,9 +193,20 @@ func TestMessageStatus(t *testing.T) {
 	w.register()
 	w.do(w.sender(), "GET", "/messages/none", "").want(t, "unknown", 404, errorJSON(`Message with ID "none" could not be found`))
 	id := shown(t, w.do(w.sender(), "POST", "/users/u", `{"kind_id":"news","text":"t"}`))[0].ID
-	for status, want := range map[delivery.Status]delivery.Status{delivery.Retry: delivery.Failed, delivery.Delivered: delivery.Delivered, delivery.Failed: delivery.Failed, delivery.Undeliverable: delivery.Undeliverable} {
-		testkit.Must(messages(w.db).Update(id, func(m *delivery.Message) error { m.Status = status; return nil }))(t)
+	for status, want := range map[delivery.Status]delivery.Status{
+		delivery.Retry: "retrying", delivery.Delivered: delivery.Delivered, delivery.Failed: delivery.Failed,
+		delivery.Undeliverable: delivery.Undeliverable, delivery.Unsubscribed: "unsubscribed",
+	} {
+		testkit.Must(messages(w.db).Update(id, func(m *delivery.Message) error {
+			m.Status, m.Attempts, m.Problem, m.Due = status, 2, "451 busy", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			return nil
+		}))(t)
 		w.do(w.client("mailer", ScopeEmails), "GET", "/messages/"+id, "").want(t, string(status), 200, fmt.Sprintf(`{"status":%q}`, want))
+		details := `,"failed_attempts":2,"last_answer":"451 busy"}`
+		if status == delivery.Retry {
+			details = `,"failed_attempts":2,"next_attempt":"2026-01-02T03:04:05Z","last_answer":"451 busy"}`
+		}
+		w.do(w.sender(), "GET", "/messages/"+id, "").want(t, "for its sender", 200, fmt.Sprintf(`{"status":%q`, want)+details)
 	}
 }
 
@@ -212,8 +224,8 @@ func TestPlatformFails(t *testing.T) {
 
 func TestBareAddress(t *testing.T) {
 	for in, want := range map[string]string{
-		"a@b": "a@b", "Name <a@b>": "a@b", "a@b@c": "a@b", "x a@b y": "a@b", "Foo <bar": "", "Foo <bar>": "", "": "", "@": "", "a@": "",
-		"a@b\nc@d": "", "a@b\x00": "", "<a@b>,<c@d>": "a@b", "mailto:a@b": "a@b", "ü@ö": "ü@ö",
+		"a@b": "a@b", "Name <a@b>": "a@b", "a@b@c": "", "x a@b y": "", "a b@c.d": "", "a@b.c, d@e.f": "", "a@b.c d@e.f": "", " a@b ": "a@b", "a;b@c": "", "Foo <bar": "", "Foo <bar>": "", "": "", "@": "", "a@": "",
+		"a@b\nc@d": "", "a@b\x00": "", "<a@b>,<c@d>": "", "mailto:a@b": "", `"Doe, Jane" <a@b>`: "a@b", "Doe, Jane <a@b>": "", "a@b (comment)": "a@b", `"a b"@c`: "", "ü@ö": "ü@ö",
 	} {
 		if got := bareAddress(in); got != want {
 			t.Errorf("bareAddress(%q) = %q, want %q", in, got, want)

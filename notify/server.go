@@ -74,6 +74,8 @@ type Config struct {
 	// DefaultScopes are the scopes of all users, which cannot be used as recipients. If
 	// nil, the default is platformScopes.
 	DefaultScopes []string
+	// Metrics are shown at /debug/metrics; nil: none.
+	Metrics *delivery.Metrics
 	// CheckDisk returns an error if nothing more can be stored on disk; nil: no check.
 	CheckDisk func() error
 	Logger    *slog.Logger
@@ -177,7 +179,8 @@ type apiVersion struct {
 // endpoints returns the endpoints of version 1.
 func (s *Server) endpoints() map[string]endpoint {
 	return map[string]endpoint{
-		"GET /info": func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
+		"GET /info":          func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
+		"GET /debug/metrics": s.debugMetrics,
 
 		"PUT /registration":                          s.registerOld,
 		"PUT /notifications":                         s.register,
@@ -324,14 +327,15 @@ func (s *Server) authorize(r *http.Request, version int, required permission) (a
 	if err != nil {
 		return who, err
 	}
-	if required.self && !canChangeSubscriptions(who, r.PathValue("user")) {
-		return who, errForbidden
-	}
-	if !slices.ContainsFunc(required.oneOf, func(scope string) bool { return hasScope(who, scope) }) {
-		return who, errForbidden
-	}
-	if required.owner && r.PathValue("client") != who.Client && !isAdmin(who) {
-		return who, errForbidden
+	switch {
+	case required.self && who.IsUser && who.ID != r.PathValue("user"):
+		return who, forbidden("Users can change only their own subscriptions")
+	case required.self && !canChangeSubscriptions(who, r.PathValue("user")):
+		return who, missingScope(subscriptionScope(who))
+	case !slices.ContainsFunc(required.oneOf, func(scope string) bool { return hasScope(who, scope) }):
+		return who, missingScope(required.oneOf...)
+	case required.owner && r.PathValue("client") != who.Client && !isAdmin(who):
+		return who, forbidden("The token belongs to another client. Use a token of client %q, or one with the scope %s", inbound.Shorten(r.PathValue("client")), ScopeAdmin)
 	}
 	return who, nil
 }
@@ -360,7 +364,11 @@ func (s *Server) failure(r *http.Request, err error) reply {
 	if p.status >= http.StatusInternalServerError && r.Context().Err() == nil && !errors.Is(err, errInternal) {
 		s.log.Error("cannot handle a request", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
-	return reply{status: p.status, body: errorBody{Errors: []string{p.message}}}
+	body := errorBody{Errors: []string{p.message}}
+	if p.detail != "" {
+		body.Errors = append(body.Errors, p.detail)
+	}
+	return reply{status: p.status, body: body}
 }
 
 // write sends a response. Errors end with a newline, except 401 and 403, as clients

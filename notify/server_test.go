@@ -60,11 +60,15 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// Names in paths are decoded: a kind can contain spaces and slashes.
+// Names in paths are decoded: a kind of an older dewd can contain spaces and slashes.
 func TestPathNames(t *testing.T) {
 	w := newHTTPWorld(t)
-	w.do(w.sender(), "PUT", "/notifications", `{"source_name":"s","notifications":{"a b/c":{"description":"d"}}}`).want(t, "register", 204, "")
-	w.do(w.sender(), "PUT", "/clients/sender/notifications/a%20b%2Fc/template", `{}`).want(t, "assign", 204, "")
+	w.register()
+	k := Kind{Client: "sender", ID: "a b/c", Description: "d"}
+	if err := w.s.buckets.kinds.Put(keyOf(k.Client, k.ID), k); err != nil {
+		t.Fatal(err)
+	}
+	w.do(w.sender(), "PUT", "/clients/sender/notifications/a%20b%2Fc/template", `{"template":"default"}`).want(t, "assign", 204, "")
 	w.do(w.sender(), "GET", "/templates/a%20b", "").want(t, "unknown", 404, errorJSON(`Template with ID "a b" could not be found`))
 	long := strings.Repeat("x", 5000)
 	w.do(w.sender(), "GET", "/templates/"+long, "").want(t, "long", 404, errorJSON(`Template with ID "`+long[:64]+`..." could not be found`))
@@ -104,7 +108,7 @@ func TestKnownCaller(t *testing.T) {
 	who := auth.Principal{ID: "local", Scopes: []string{ScopeTemplatesRead, ScopeManage}}
 	known := func(r *http.Request) { *r = *r.WithContext(auth.NewContext(r.Context(), who)) }
 	w.do("", "GET", "/templates", "", known).want(t, "list", 200, "{}")
-	w.do("", "POST", "/everyone", "", known).want(t, "send", 403, errorJSON(forbidden))
+	w.do("", "POST", "/everyone", "", known).want(t, "send", 403, forbiddenJSON("The token needs the scope notifications.write"))
 	w.do("", "PUT", "/notifications", `{"source_name":"s"}`, known).want(t, "register", 204, "")
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/notify/render"
+	"github.com/dewrun/dew/spelling"
 	"github.com/dewrun/dew/store"
 )
 
 // Template renders the parts of a mail from the texts of a sender.
 type Template struct {
 	ID       string          `json:"id"`
-	Client   string          `json:"client,omitempty"` // its owner, in version 2
+	Client   string          `json:"client,omitempty"` // the client that created it; in version 2 its owner
 	Name     string          `json:"name"`
 	Subject  string          `json:"subject"`
 	Text     string          `json:"text"`
@@ -30,6 +31,9 @@ const (
 	defaultSubject  = "{{.Subject}}"
 	maxPart         = 256 << 10 // bytes of one part of a template
 	maxTemplates    = 1000
+
+	// maxClientTemplates is the number of templates of one client.
+	maxClientTemplates = 200
 )
 
 // builtIn is the default template until an administrator replaces it.
@@ -54,6 +58,18 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
+// templateKeys are the members of the body of a template.
+var templateKeys = []string{"name", "html", "text", "subject", "metadata"}
+
+// unknownProperty returns the error for a member with an unknown name.
+func unknownProperty(name string, known []string) *problem {
+	message := fmt.Sprintf("%q is not a valid property", inbound.Shorten(name))
+	if near := spelling.Nearest(name, known); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return problemf(http.StatusBadRequest, "%s", message)
+}
+
 // readTemplate parses the body of a request that creates or replaces a template.
 func readTemplate(r request) (t Template, err error) {
 	f, err := readFields(r)
@@ -63,8 +79,8 @@ func readTemplate(r request) (t Template, err error) {
 	if f == nil {
 		return t, errParse
 	}
-	if _, ok := f.unknownKey("name", "html", "text", "subject", "metadata"); ok {
-		return t, errParse
+	if name, ok := f.unknownKey(templateKeys...); ok {
+		return t, unknownProperty(name, templateKeys)
 	}
 	for _, name := range []string{"name", "html"} {
 		if _, ok := f[name]; !ok {
@@ -111,6 +127,9 @@ func (t Template) check() error {
 		if err := render.Check(part.name, part.source); err != nil {
 			return invalid("%s syntax is malformed please check your braces: %s", part.label, err)
 		}
+		if err := render.Try(part.name, part.source); err != nil {
+			return invalid("%s cannot be rendered: %s", part.label, err)
+		}
 	}
 	return nil
 }
@@ -121,7 +140,7 @@ func (s *templates) createTemplate(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.ID = newID()
+	t.ID, t.Client = newID(), r.who.Client
 	err = s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.buckets.templates.With(tx), t) })
 	if err != nil {
 		return nil, err
@@ -136,7 +155,16 @@ func addTemplate(bucket *store.Bucket[Template], t Template) error {
 		return fmt.Errorf("cannot count templates: %w", err)
 	}
 	if len(all) >= maxTemplates {
-		return invalid("The limit of %d templates is reached; delete templates that are not used", len(all))
+		return invalid("The limit of %d templates is reached; delete templates that are not used", maxTemplates)
+	}
+	own := 0
+	for _, old := range all {
+		if old.Client == t.Client {
+			own++
+		}
+	}
+	if own >= maxClientTemplates {
+		return invalid("Client %q has reached the limit of %d templates per client; delete templates that are not used", inbound.Shorten(t.Client), maxClientTemplates)
 	}
 	if err := bucket.Put(t.ID, t); err != nil {
 		return fmt.Errorf("cannot store template %s: %w", t.ID, err)
@@ -200,7 +228,7 @@ func (s *templates) updateTemplate(r request) (any, error) {
 		if err != nil {
 			return err
 		}
-		t.ID = old.ID
+		t.ID, t.Client = old.ID, old.Client
 		if err := bucket.Put(t.ID, t); err != nil {
 			return fmt.Errorf("cannot store template %s: %w", t.ID, err)
 		}

@@ -22,8 +22,9 @@ func TestTemplateRefusals(t *testing.T) {
 		{"broken", "{", 400, notParsed},
 		{"null", "null", 400, notParsed},
 		{"array", "[]", 400, notParsed},
-		{"unknown key", `{"name":"n","html":"h","more":1}`, 400, notParsed},
-		{"capitals count", `{"Name":"n","html":"h"}`, 400, notParsed},
+		{"unknown key", `{"name":"n","html":"h","more":1}`, 400, `"more" is not a valid property`},
+		{"misspelled key", `{"name":"n","htlm":"h"}`, 400, `"htlm" is not a valid property; did you mean "html"?`},
+		{"capitals count", `{"Name":"n","html":"h"}`, 400, `"Name" is not a valid property; did you mean "name"?`},
 		{"name is a number", `{"name":1,"html":"h"}`, 400, notParsed},
 		{"html is a list", `{"name":"n","html":[]}`, 400, notParsed},
 		{"text is a number", `{"name":"n","html":"h","text":1}`, 400, notParsed},
@@ -41,6 +42,9 @@ func TestTemplateRefusals(t *testing.T) {
 		{"html braces", `{"name":"n","html":"<p>\n\n{{.HTML}</p>"}`, 422, "HTML" + braces + `line 3: bad character U+007D '}'`},
 		{"text function", `{"name":"n","html":"h","text":"{{exec .Text}}"}`, 422, "Text" + braces + `line 1: function "exec" not defined`},
 		{"subject unclosed", `{"name":"n","html":"h","subject":"{{if .Text}}"}`, 422, "Subject" + braces + "line 1: unexpected EOF"},
+		{"unknown placeholder", `{"name":"n","html":"<p>\n{{.Nope}}</p>"}`, 422, "HTML cannot be rendered: line 2: there is no placeholder {{.Nope}}"},
+		{"unknown placeholder without a value", `{"name":"n","html":"h","text":"{{if not .Space}}{{.Nope}}{{end}}"}`, 422, "Text cannot be rendered: line 1: there is no placeholder {{.Nope}}"},
+		{"too expensive", `{"name":"n","html":"h","text":"{{define \"t\"}}{{template \"t\"}}{{end}}{{template \"t\"}}"}`, 422, "Text cannot be rendered: line 1: the template is too expensive to render: it has more than 1000 loop iterations and template calls"},
 		{"the subject first", `{"name":"n","html":"{{","text":"{{","subject":"{{.Subject"}`, 422, "Subject" + braces + "line 1: unclosed action"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,7 +83,7 @@ func TestTemplates(t *testing.T) {
 		`{"name":"n","subject":"S {{.Subject}}","html":"\u003cb\u003e{{.HTML}}\u003c/b\u003e","text":"{{.Text}}","metadata":{"a":[1]}}`)
 	w.do(token, "PUT", "/templates/"+id, `{"name":"","html":null,"metadata":null}`).want(t, "put", 204, "")
 	w.do(token, "GET", "/templates/"+id, "").want(t, "replaced as a whole", 200, `{"name":"","subject":"{{.Subject}}","html":"","text":"","metadata":null}`)
-	second := w.do(token, "POST", "/templates", `{"name":"n2","html":"{{.Nope}}"}`).id(t, "template-id")
+	second := w.do(token, "POST", "/templates", `{"name":"n2","html":"{{if .Space}}{{.Space}}{{end}}{{.HTMLComponents.Head}}"}`).id(t, "template-id")
 	w.do(token, "DELETE", "/templates/"+id, "").want(t, "delete", 204, "")
 	w.do(token, "GET", "/templates", "").want(t, "list", 200, `{"`+second+`":{"name":"n2"}}`)
 
@@ -128,4 +132,48 @@ func TestTemplatesBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).want(t, "one more", 422, errorJSON("The limit of 1000 templates is reached; delete templates that are not used"))
+}
+
+// The number of templates of one client is limited, in both versions.
+func TestClientTemplatesBounded(t *testing.T) {
+	w := newHTTPWorld(t)
+	for n := range maxClientTemplates {
+		w.do(w.sender(), "POST", "/templates", fmt.Sprintf(`{"name":"%d","html":"h"}`, n)).id(t, "template-id")
+	}
+	const full = `Client "sender" has reached the limit of 200 templates per client; delete templates that are not used`
+	w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).want(t, "one more", 422, errorJSON(full))
+	w.do(w.client("other", ScopeTemplatesWrite), "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
+}
+
+// A body names the template with any of three keys. A body without one changes nothing.
+func TestAssignmentKeys(t *testing.T) {
+	w := newHTTPWorld(t)
+	w.register()
+	token := w.sender()
+	id := w.do(token, "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
+	for _, path := range []string{"/clients/sender/template", "/clients/sender/notifications/news/template"} {
+		assigned := func(want bool) {
+			t.Helper()
+			list := w.do(token, "GET", "/templates/"+id+"/associations", "")
+			if got := strings.Contains(list.body, id) || strings.Contains(list.body, "sender"); got != want {
+				t.Errorf("%s: assigned = %t, want %t: %s", path, got, want, list.body)
+			}
+		}
+		for _, key := range assignmentKeys {
+			w.do(token, "PUT", path, `{"`+key+`":"`+id+`"}`).want(t, key, 204, "")
+			assigned(true)
+			for _, body := range []string{"{}", "null", `{"templates":"x"}`} {
+				w.do(token, "PUT", path, body).want(t, body, 422, errorJSON(`"template" is a required field: the id of a template, or "default"`))
+			}
+			w.do(token, "PUT", path, `{"template":"default","`+assignmentKeys[1]+`":"`+id+`"}`).
+				want(t, "two", 422, errorJSON(`"template" and "template-id" name different templates`))
+			w.do(token, "PUT", path, `{"template_id":"`+id+`","template":"`+id+`","more":1}`).want(t, "the same twice", 204, "")
+			assigned(true)
+			for _, reset := range []string{`""`, `"default"`, "null"} {
+				w.do(token, "PUT", path, `{"`+key+`":"`+id+`"}`).want(t, key, 204, "")
+				w.do(token, "PUT", path, `{"`+key+`":`+reset+`}`).want(t, reset, 204, "")
+				assigned(false)
+			}
+		}
+	}
 }

@@ -73,7 +73,7 @@ func TestSenders(t *testing.T) {
 			w.doV2(other, method, "/senders/"+id, `{"name":"x"}`).want(t, method, 404, missing)
 		}
 		w.doV2(other, "POST", "/senders/"+id+"/campaign_types", `{"name":"n","description":"d"}`).want(t, "type", 404, missing)
-		w.doV2(other, "GET", "/senders/"+id+"/campaign_types", "").want(t, "types", 404, errorJSON("sender not found"))
+		w.doV2(other, "GET", "/senders/"+id+"/campaign_types", "").want(t, "types", 404, missing)
 	}
 	w.doV2(token, "DELETE", "/senders/"+second, "").want(t, "delete", 204, "")
 	w.doV2(token, "GET", "/senders/"+second, "").want(t, "gone", 404, errorJSON(fmt.Sprintf("Sender with id %q could not be found", second)))
@@ -176,8 +176,8 @@ func TestTemplates2(t *testing.T) {
 
 	first := template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: "{{.Text}}", HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")})
 	w.doV2(other, "GET", "/templates/default", "").want(t, "default", 200, first)
-	w.doV2(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, errorJSON(forbidden))
-	w.doV2(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, errorJSON(forbidden))
+	w.doV2(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, forbiddenJSON("The token needs the scope notifications.admin"))
+	w.doV2(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, forbiddenJSON("The token needs the scope notifications.admin"))
 	for _, text := range []string{"x", "y"} {
 		w.doV2(admin, "PUT", "/templates/default", `{"text":"`+text+`"}`).want(t, "put", 200, template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: text, HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")}))
 	}
@@ -318,8 +318,8 @@ func TestUnsubscribers(t *testing.T) {
 	prefs := w.client("prefs", ScopePrefsAdmin)
 	path := func(kind, user string) string { return "/campaign_types/" + kind + "/unsubscribers/" + user }
 	for _, method := range []string{"PUT", "DELETE"} {
-		w.doV2(own, method, path(w.news, bob), "").want(t, "for somebody else", 403, errorJSON(forbidden))
-		w.doV2(w.client("only", ScopePrefsWrite), method, path(w.news, ann), "").want(t, "a client without the scope", 403, errorJSON(forbidden))
+		w.doV2(own, method, path(w.news, bob), "").want(t, "for somebody else", 403, forbiddenJSON("Users can change only their own subscriptions"))
+		w.doV2(w.client("only", ScopePrefsWrite), method, path(w.news, ann), "").want(t, "a client without the scope", 403, forbiddenJSON("The token needs the scope notification_preferences.admin"))
 		w.doV2(prefs, method, path("none", ann), "").want(t, "unknown type", 404, errorJSON(`Campaign type with id "none" could not be found`))
 		w.doV2(prefs, method, path(w.news, "ghost"), "").want(t, "unknown user", 404, errorJSON(`User "ghost" not found`))
 	}

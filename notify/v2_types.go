@@ -115,9 +115,6 @@ func (s *campaignTypes) listTypes(r request) (any, error) {
 	responses := []typeResponse{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
 		if _, err := s.sender(tx, r, id); err != nil {
-			if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusNotFound {
-				return notFound("sender not found")
-			}
 			return err
 		}
 		types, err := s.buckets.types.With(tx).By("sender", id)

@@ -18,6 +18,7 @@ type Bucket[T any] struct {
 	tx      *Tx // nil: every call is a separate transaction
 	name    string
 	indexes []index[T]
+	cache   *cache[T] // nil: Sorted decodes every time
 }
 
 type index[T any] struct {

@@ -1,5 +1,7 @@
 package store
 
+import "bytes"
+
 // An index entry is value, end, key. A zero byte inside the value is escaped, so that
 // no value can be mistaken for the start of another one. Entries sort by value first
 // and by key second:
@@ -20,6 +22,12 @@ func indexPrefix(value string) []byte {
 		}
 	}
 	return append(out, 0, indexEnd)
+}
+
+// keyOfIndex returns the key of an entry.
+func keyOfIndex(entry []byte) []byte {
+	_, key, _ := bytes.Cut(entry, []byte{0, indexEnd})
+	return key
 }
 
 func indexKey(value, key string) []byte { return append(indexPrefix(value), key...) }

@@ -61,6 +61,7 @@ type DB struct {
 	// starts the next writer before it reports a commit as done, so otherwise two
 	// commits could be queued in the wrong order.
 	writing sync.Mutex
+	batches batches
 
 	mu        sync.Mutex // guards the fields below; never held while a listener runs
 	declared  map[string]declaration

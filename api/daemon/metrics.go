@@ -62,6 +62,9 @@ func (m *Metrics) ContainerdCall(call string, took time.Duration, err error) {
 // StoreCommit records a commit to the store and its duration.
 func (m *Metrics) StoreCommit(took time.Duration) { m.commits.Observe(took.Seconds()) }
 
+// Add adds the measurements of another package.
+func (m *Metrics) Add(c prometheus.Collector) { m.registry.MustRegister(c) }
+
 // Watch adds counters that other packages hold. They are read only when a client
 // requests /metrics.
 func (m *Metrics) Watch(logs *logstream.Logs, stats func() runtime.Stats) {

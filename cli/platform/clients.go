@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/spelling"
 )
 
 // ClientCommands are the commands for OAuth clients.
@@ -93,7 +94,34 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)
 	}
 	w.Out.Say("Created client %s", o.Name)
+	for _, scope := range o.Authorities {
+		if warning := unusedScope(scope); warning != "" {
+			w.Out.Say("%s", warning)
+		}
+	}
 	return nil
+}
+
+// usedScopes are the scopes that dew checks.
+var usedScopes = []string{
+	"cloud_controller.admin", "cloud_controller.admin_read_only", "cloud_controller.global_auditor", "cloud_controller.read", "cloud_controller.write",
+	"clients.admin", "clients.read", "clients.secret", "clients.write", "scim.read", "scim.write", "tokens.revoke", "uaa.admin", "uaa.none", "uaa.resource",
+	"critical_notifications.write", "emails.write", "notification_preferences.admin", "notification_preferences.read", "notification_preferences.write",
+	"notification_templates.read", "notification_templates.write", "notifications.admin", "notifications.manage", "notifications.write",
+	"notifications_templates.read", "notifications_templates.write", "notifications_write",
+}
+
+// unusedScope returns a warning about a scope that dew does not check, or "". Apps can
+// check scopes of their own, so it is not an error.
+func unusedScope(scope string) string {
+	if slices.Contains(usedScopes, scope) {
+		return ""
+	}
+	warning := fmt.Sprintf("Warning: dew does not use the scope %s. Only your own programs can check it.", scope)
+	if near := spelling.Nearest(scope, usedScopes); near != "" {
+		warning += fmt.Sprintf(" Did you mean %s?", near)
+	}
+	return warning
 }
 
 // runDeleteClient deletes a client. It succeeds if the client does not exist.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/dewrun/dew/api/cftest"
 	"github.com/dewrun/dew/services/servicestest"
-	"github.com/dewrun/dew/testkit"
 )
 
 // recordings is the folder that the replay of package api reads. With DEW_RECORD=1 the
@@ -92,12 +91,6 @@ func newStockClient(t *testing.T, script string) *stock {
 func (s *stock) hide(text, placeholder string) {
 	s.tape.Hide(text, placeholder)
 	s.hidden[placeholder] = text
-}
-
-// freeAddress returns an address without a listener.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", testkit.FreePorts(t, 1))
 }
 
 // proxy forwards everything and stores a copy.

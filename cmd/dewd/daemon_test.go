@@ -110,6 +110,12 @@ type cell struct {
 	gone        bool
 }
 
+// freeAddress returns an address without a listener.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", testkit.FreePorts(t, 1))
+}
+
 // newCell creates a root whose dewd uses a private containerd, so that a test can kill
 // that as well.
 func newCell(t testing.TB, flags ...string) *cell {

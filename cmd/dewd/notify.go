@@ -36,6 +36,12 @@ type mailing struct {
 	Password     string // used without a file (not a flag, because other users could see it)
 	CA           string // file with certificates
 	From         string // empty: no-reply@ with the domain
+
+	// Original means that the settings come from the variables of the original service.
+	// Like that service, dewd sends mails without authentication where it is not
+	// possible.
+	Original   bool
+	Unverified bool // the certificate of the mail server is not verified
 }
 
 func defaultMailing() mailing {
@@ -71,18 +77,29 @@ func (m *mailing) validate() (errs []error) {
 		c.Password = "in a file" // it is read later
 	}
 	if _, err := smtp.New(c); err != nil {
-		errs = append(errs, fmt.Errorf("--smtp: %w", err))
+		errs = append(errs, fmt.Errorf("%s: %w", m.source(), err))
 	}
 	return errs
 }
 
+// source returns where the settings of the mail server come from, for errors.
+func (m *mailing) source() string {
+	if m.Original {
+		return "SMTP_HOST and the other SMTP_ variables"
+	}
+	return "--smtp"
+}
+
 func (m *mailing) settings() smtp.Config {
-	return smtp.Config{Address: m.SMTP, TLS: smtp.TLSUse(m.TLS), Auth: smtp.AuthUse(m.Auth), User: m.User, Password: m.Password}
+	return smtp.Config{
+		Address: m.SMTP, TLS: smtp.TLSUse(m.TLS), Auth: smtp.AuthUse(m.Auth), User: m.User, Password: m.Password, AuthOptional: m.Original,
+	}
 }
 
 // post returns the client of the mail server.
-func (m *mailing) post() (*smtp.Client, error) {
+func (m *mailing) post(log *slog.Logger) (*smtp.Client, error) {
 	c := m.settings()
+	c.Logger = log
 	if m.PasswordFile != "" {
 		b, err := os.ReadFile(m.PasswordFile)
 		if err != nil {
@@ -101,6 +118,9 @@ func (m *mailing) post() (*smtp.Client, error) {
 		}
 		c.Trust = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
+	if m.Unverified && m.CA == "" {
+		c.Trust = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // VERIFY_SSL=false asks for it
+	}
 	return smtp.New(c)
 }
 
@@ -111,9 +131,11 @@ type notifyParts struct {
 	Roles     *auth.Roles
 	Registry  *registry.Registry
 	Exits     *runtime.ExitLog // nil: no crashes
+	Journal   string           // file for mails that are being handed over; empty: none
 	PublicURL string           // public URL of the API
 	Domain    string
 	Space     func() error // fails when the disk is almost full; nil: no check
+	Metrics   *delivery.Metrics
 	Logger    *slog.Logger
 }
 
@@ -138,7 +160,7 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	}
 	public := strings.TrimSuffix(p.PublicURL, "/") + "/notify"
 	n.server, err = notify.New(notify.Config{
-		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, CheckDisk: p.Space, Logger: p.Logger,
+		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, CheckDisk: p.Space, Metrics: p.Metrics, Logger: p.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -154,15 +176,18 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	if p.Exits != nil {
 		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Enqueue(crashOf(r)) })
 	}
+	if n.smtp == nil {
+		p.Journal = "" // the inbox recognizes a mail that it has already stored
+	}
 	n.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Logger: p.Logger,
+		Queue: queue, Directory: people, Composer: n.server, Mailer: post, From: from, Journal: p.Journal, Metrics: p.Metrics, Logger: p.Logger,
 	})
 	return n, err
 }
 
 func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery.Mailer, err error) {
 	if m.SMTP != "" {
-		n.smtp, err = m.post()
+		n.smtp, err = m.post(p.Logger)
 		return n.smtp, err
 	}
 	n.inbox = inbox.New(p.DB)

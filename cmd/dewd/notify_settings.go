@@ -70,15 +70,15 @@ func (a *notifyConfig) settings() []setting {
 		{name: "UAA_CLIENT_ID", required: true, usage: "UAA client of the service, with the authorities cloud_controller.admin and scim.read", set: to(&a.ClientID)},
 		{name: "UAA_CLIENT_SECRET", required: true, usage: "secret of the UAA client", set: to(&a.Secret)},
 		{name: "UAA_KEY_REFRESH_INTREVAL", otherwise: "60000", usage: "milliseconds between two requests for the token keys (INTREVAL is spelled as in the original service)", set: a.setKeysEvery},
-		{name: "VERIFY_SSL", otherwise: "true", usage: "false: do not verify the certificates of CC_HOST and UAA_HOST; for the mail server, use --smtp-ca", set: toBool(func(v bool) { a.Unverified = !v })},
+		{name: "VERIFY_SSL", otherwise: "true", usage: "false: do not verify the certificates of CC_HOST, UAA_HOST and the mail server", set: toBool(func(v bool) { a.Unverified = !v })},
 		{name: "DOMAIN", flags: []string{"domain"}, required: true, usage: "value of {{.Domain}} in templates", set: to(&a.Domain)},
 		{name: "ENCRYPTION_KEY", required: true, usage: "key that encrypts {{.UnsubscribeID}}", set: to(&a.EncryptionKey)},
 		{name: "SENDER", flags: []string{"mail-from"}, required: true, usage: "sender address of mails", set: a.setSender},
 		{name: "TEST_MODE", otherwise: "false", usage: "true: send no mail, but report mails as delivered", set: toBool(func(v bool) { a.TestMode = v })},
 		{name: "SMTP_HOST", flags: []string{"smtp"}, required: true, usage: "host of the mail server; no SMTP_ variable is required in test mode", set: to(&a.smtpHost)},
 		{name: "SMTP_PORT", flags: []string{"smtp"}, required: true, usage: "port of the mail server", set: a.setSMTPPort},
-		{name: "SMTP_AUTH_MECHANISM", flags: []string{"smtp", "smtp-auth"}, required: true, usage: "authentication at the mail server: none, plain or cram-md5", set: a.setSMTPAuth},
-		{name: "SMTP_TLS", flags: []string{"smtp", "smtp-tls"}, otherwise: "true", usage: "true: require STARTTLS; false: use no encryption", set: toBool(a.setSMTPTLS)},
+		{name: "SMTP_AUTH_MECHANISM", flags: []string{"smtp", "smtp-auth"}, required: true, usage: "authentication at the mail server: none, plain or cram-md5; mails are sent without it if the server does not offer it, or if the password would be sent unencrypted", set: a.setSMTPAuth},
+		{name: "SMTP_TLS", flags: []string{"smtp", "smtp-tls"}, otherwise: "true", usage: "true: use STARTTLS if the mail server offers it (to require it, use --smtp-tls starttls); false: use no encryption", set: toBool(a.setSMTPTLS)},
 		{name: "SMTP_USER", flags: []string{"smtp-user"}, usage: "user name at the mail server", set: to(&m.User)},
 		{name: "SMTP_PASS", flags: []string{"smtp-password-file"}, usage: "password at the mail server", set: to(&m.Password)},
 		{name: "SMTP_CRAMMD5_SECRET", flags: []string{"smtp-password-file"}, usage: "secret for cram-md5", set: a.setCRAMSecret},
@@ -156,7 +156,7 @@ func (a *notifyConfig) setSMTPAuth(s string) error {
 func (a *notifyConfig) setSMTPTLS(on bool) {
 	a.Mailing.TLS = string(smtp.TLSNone)
 	if on {
-		a.Mailing.TLS = string(smtp.TLSStart)
+		a.Mailing.TLS = string(smtp.TLSIfOffered)
 	}
 }
 
@@ -211,7 +211,8 @@ func (a *notifyConfig) readFrom(getenv func(string) string, given func(flag stri
 		}
 	}
 	if a.smtpHost != "" && a.smtpPort != "" {
-		a.Mailing.SMTP = net.JoinHostPort(a.smtpHost, a.smtpPort)
+		a.Mailing.SMTP, a.Mailing.Original = net.JoinHostPort(a.smtpHost, a.smtpPort), true
+		a.Mailing.Unverified = a.Unverified
 	}
 	if len(errs) == 0 {
 		errs = a.checkRemote()
@@ -227,19 +228,6 @@ func (a *notifyConfig) checkRemote() (errs []error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %q is not a valid URL such as https://server.example.com", s.name, s.url))
 		}
-	}
-	if a.TestMode || a.Mailing.Auth == string(smtp.AuthNone) {
-		return errs
-	}
-	if a.Mailing.User == "" {
-		errs = append(errs, fmt.Errorf("SMTP_USER is missing: authentication with %s needs it", a.Mailing.Auth))
-	}
-	if a.Mailing.Password == "" && a.Mailing.PasswordFile == "" {
-		name := "SMTP_PASS"
-		if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
-			name = "SMTP_CRAMMD5_SECRET"
-		}
-		errs = append(errs, fmt.Errorf("%s is missing: authentication with %s needs it (or set --smtp-password-file)", name, a.Mailing.Auth))
 	}
 	return errs
 }

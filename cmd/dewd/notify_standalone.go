@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
@@ -41,12 +43,19 @@ func (a *notifyConfig) run(c *cli.Context, cfg config) (err error) {
 	if a.Unverified {
 		log.Warn("VERIFY_SSL is false: certificates are not verified, so an attacker in the network can read and change requests (unset VERIFY_SSL)")
 	}
+	if a.Mailing.Original && a.Mailing.TLS == string(smtp.TLSNone) {
+		log.Warn("SMTP_TLS is false: mails are sent unencrypted, and without a password unless the mail server is on this machine (set SMTP_TLS to true)")
+	}
 	s, err := a.open(c.Context, log)
 	if err != nil {
 		return infrastructure(err)
 	}
 	return errors.Join(s.serve(c.Context), s.close())
 }
+
+// handoverFile is the name of the file that records mails while they are handed over to
+// the mail server.
+const handoverFile = "notify-handover"
 
 // standaloneService holds all parts of the standalone notification service.
 type standaloneService struct {
@@ -57,12 +66,13 @@ type standaloneService struct {
 	server  *notify.Server
 	courier *delivery.Courier
 	smtp    *smtp.Client // nil: mails are not sent
+	metrics *prometheus.Registry
 }
 
 // open opens all parts. The authorization server must respond, because the service is
 // useless if it cannot verify tokens. The mail server need not respond yet.
 func (a *notifyConfig) open(ctx context.Context, log *slog.Logger) (_ *standaloneService, err error) {
-	s := &standaloneService{log: log}
+	s := &standaloneService{log: log, metrics: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -112,17 +122,20 @@ func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error 
 	if err != nil {
 		return err
 	}
-	queue := delivery.NewQueue(s.db)
+	queue, metrics := delivery.NewQueue(s.db), delivery.NewMetrics()
+	if err := s.metrics.Register(metrics); err != nil {
+		return fmt.Errorf("cannot measure deliveries: %w", err)
+	}
 	s.server, err = notify.New(notify.Config{
 		DB: s.db, Auth: s.keys, Directory: people, Queue: queue, PublicURL: a.PublicURL, From: a.Mailing.From, Domain: a.Domain,
-		EncryptionKey: a.EncryptionKey, CORSOrigin: a.CORSOrigin, DefaultScopes: a.DefaultScopes, Logger: s.log,
+		EncryptionKey: a.EncryptionKey, CORSOrigin: a.CORSOrigin, DefaultScopes: a.DefaultScopes, Metrics: metrics, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	var post delivery.Mailer = testModeMailer{s.log}
 	if !a.TestMode {
-		if s.smtp, err = a.Mailing.post(); err != nil {
+		if s.smtp, err = a.Mailing.post(s.log); err != nil {
 			return err
 		}
 		post = s.smtp
@@ -131,7 +144,8 @@ func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error 
 		}
 	}
 	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From, Logger: s.log,
+		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From,
+		Journal: filepath.Join(a.Root, handoverFile), Metrics: metrics, Logger: s.log,
 	})
 	return err
 }
@@ -177,6 +191,7 @@ func (s *standaloneService) handler() http.Handler {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
 	mux.Handle("/", s.server.Handler())
 	return mux
 }

@@ -345,7 +345,7 @@ func (r *recorder) makeMails() {
 	if err := json.Unmarshal(c.do(200, "POST", "/users/"+ada, `{"kind_id":"news","subject":"unwanted","text":"t"}`), &sent); err != nil {
 		r.t.Fatal(err)
 	}
-	waitStatus(r.t, c, sent[0].ID, "undeliverable")
+	waitStatus(r.t, c, sent[0].ID, "unsubscribed")
 	r.stored.Undeliverable = sent[0].ID
 
 	c.two = true

@@ -25,6 +25,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
@@ -332,8 +333,11 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err := d.openSSH(); err != nil {
 		return err
 	}
+	mails := delivery.NewMetrics()
+	d.metrics.Add(mails)
 	d.notify, err = openNotify(notifyParts{
 		DB: d.db, Auth: d.auth, Roles: d.roles, Registry: d.registry, Exits: d.sup.Exits(), PublicURL: d.cfg.PublicURL, Domain: d.cfg.Domain,
+		Journal: filepath.Join(d.cfg.Root, handoverFile), Metrics: mails,
 		Space: d.packages.Space, Logger: d.log,
 	}, d.cfg.Mailing)
 	if err != nil {

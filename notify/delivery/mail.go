@@ -28,6 +28,17 @@ type Mail struct {
 	User     string    `json:"user,omitempty"`    // guid
 	Received time.Time `json:"received,omitzero"` // time of the request
 	Sent     time.Time `json:"sent"`
+
+	// Handover is called while the mail is sent. It can be nil.
+	Handover Handover `json:"-"`
+}
+
+// Handover gets to know when a mail is handed over to a mail server.
+type Handover interface {
+	// BeforeData is called when the server has accepted the recipient, before it gets
+	// the content: from now on it can accept the mail. After an error, the mail is not
+	// sent.
+	BeforeData() error
 }
 
 // withDefaults sets the fields of a mail that come from its message.
@@ -70,9 +81,7 @@ func (m Mail) Encode() (*gomail.Msg, error) {
 	}
 	// An invalid reply address is left out.
 	if reply, err := mail.ParseAddress(m.ReplyTo); err == nil {
-		if err := msg.ReplyTo(reply.String()); err != nil {
-			return nil, fmt.Errorf("cannot send a mail with the Reply-To address %q: %w", m.ReplyTo, err)
-		}
+		msg.SetGenHeader(gomail.Header(gomail.HeaderReplyTo), replyText(reply))
 	}
 	msg.Subject(headerText(m.Subject))
 	msg.SetGenHeader(headerClient, headerText(m.Client))
@@ -95,6 +104,15 @@ func (m Mail) body(msg *gomail.Msg) {
 		msg.SetBodyString(gomail.TypeTextPlain, m.Text)
 		msg.AddAlternativeString(gomail.TypeTextHTML, m.HTML)
 	}
+}
+
+// replyText returns the value of Reply-To. A bare address has no brackets, as in the
+// mails of the original service.
+func replyText(a *mail.Address) string {
+	if bare := strings.Trim((&mail.Address{Address: a.Address}).String(), "<>"); a.Name == "" {
+		return bare
+	}
+	return a.String()
 }
 
 // messageID stays the same when a mail is sent again, so that mail programs can

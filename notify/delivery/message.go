@@ -14,7 +14,8 @@ const (
 	Retry         Status = "retry" // an attempt failed, another follows
 	Delivered     Status = "delivered"
 	Failed        Status = "failed"        // no more attempts
-	Undeliverable Status = "undeliverable" // the recipient unsubscribed or has no address
+	Undeliverable Status = "undeliverable" // the recipient has no address
+	Unsubscribed  Status = "unsubscribed"  // the recipient unsubscribed (older records: Undeliverable)
 )
 
 // Ended reports whether the state is final.
@@ -107,7 +108,7 @@ func (t *Tally) add(s Status, n int) {
 		t.Delivered += n
 	case Failed:
 		t.Failed += n
-	case Undeliverable:
+	case Undeliverable, Unsubscribed:
 		t.Undeliverable += n
 	}
 }
@@ -116,19 +117,22 @@ func (t *Tally) add(s Status, n int) {
 func (t *Tally) Waiting() int { return t.Queued + t.Retry }
 
 // Retries when a mail server does not accept a message: after 1, 2, 4, ... minutes, at
-// most ten times.
+// most ten times. A permanent refusal is not retried.
 const (
 	firstRetry = time.Minute
 	maxRetries = 10
+	// postponeFor is the time until a message is tried that could not be tried now,
+	// because many mails to the same domain wait for a slow server.
+	postponeFor = time.Minute
 )
 
 // retryAfter returns how long to wait after the nth failure. It returns false if there
 // is no further attempt.
-func retryAfter(n int) (time.Duration, bool) {
+func retryAfter(n int, first time.Duration) (time.Duration, bool) {
 	if n < 1 || n > maxRetries {
 		return 0, false
 	}
-	return firstRetry << (n - 1), true
+	return first << (n - 1), true
 }
 
 // unique removes duplicates, by guid or otherwise by address.

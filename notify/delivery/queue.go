@@ -26,6 +26,10 @@ const sweepBatch = 200
 //
 //	Enqueue ─▶ notices, messages, due (by time) ─▶ Courier ─▶ settle ─▶ ended (by time) ─▶ sweep
 type Queue struct {
+	// FirstRetry is the time until the first retry; it doubles with each. NewQueue sets
+	// it to a minute, and tests to less.
+	FirstRetry time.Duration
+
 	db       *store.DB
 	notices  *store.Bucket[Notice]
 	messages *store.Bucket[Message]
@@ -65,6 +69,8 @@ type receipt struct {
 // NewQueue returns the queue that is stored in db.
 func NewQueue(db *store.DB) *Queue {
 	q := &Queue{
+		FirstRetry: firstRetry,
+
 		db:       db,
 		notices:  store.In[Notice](db, "notify notices"),
 		messages: store.In[Message](db, "notify messages"),
@@ -84,13 +90,13 @@ func NewQueue(db *store.DB) *Queue {
 	return q
 }
 
-// Enqueue stores one message of n for each person, without duplicates. When it returns,
-// all of them are on disk, or none.
+// Enqueue stores one message of n for each person, without duplicates, and that the
+// client sent it to them. When it returns, all of this is on disk, or nothing.
 func (q *Queue) Enqueue(ctx context.Context, n Notice, to []Person) (ms []Message, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	err = q.db.Update(func(tx *store.Tx) error {
+	err = q.db.Batch(func(tx *store.Tx) (err error) {
 		ms, err = q.EnqueueIn(tx, n, to)
 		return err
 	})
@@ -116,6 +122,9 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 		ms[i] = Message{ID: nextID(), Notice: n.ID, User: p.GUID, Email: p.Email, Status: Queued, Due: now, Updated: now}
 		if err := q.schedule(tx, ms[i]); err != nil {
 			return nil, err
+		}
+		if err := q.storeReceipt(tx, receipt{User: p.GUID, Client: n.Client}); err != nil {
+			return nil, fmt.Errorf("cannot store that client %s sent a message to user %s: %w", n.Client, p.GUID, err)
 		}
 	}
 	t := noticeTally{Notice: n.ID, Campaign: n.Campaign, Stored: len(ms), Tally: Tally{Total: len(ms), Queued: len(ms), Started: now}}
@@ -145,6 +154,18 @@ func (q *Queue) Message(id string) (Message, error) {
 		return m, fmt.Errorf("cannot read message %s: %w", id, err)
 	}
 	return m, nil
+}
+
+// Notice returns the notice of a message, or ErrNoMessage.
+func (q *Queue) Notice(id string) (Notice, error) {
+	n, err := q.notices.Get(id)
+	if errors.Is(err, store.ErrNotFound) {
+		return n, fmt.Errorf("notice %s: %w", id, ErrNoMessage)
+	}
+	if err != nil {
+		return n, fmt.Errorf("cannot read notice %s: %w", id, err)
+	}
+	return n, nil
 }
 
 // Campaign counts the messages of a campaign. One without messages has a zero
@@ -183,6 +204,19 @@ func (q *Queue) Waiting() (n int, err error) {
 		n += t.Waiting()
 	}
 	return n, nil
+}
+
+// Lengths returns the number of messages that were not tried yet, and of those that wait
+// for another attempt.
+func (q *Queue) Lengths() (queued, retrying int, err error) {
+	ts, err := q.tallies.All()
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot count messages: %w", err)
+	}
+	for _, t := range ts {
+		queued, retrying = queued+t.Queued, retrying+t.Retry
+	}
+	return queued, retrying, nil
 }
 
 func (q *Queue) schedule(tx *store.Tx, m Message) error {

@@ -16,6 +16,13 @@ type Outcome struct {
 	Client  string // the sending client
 	Status  Status // Retry and Queued: try again if retries are left
 	Problem error
+	// Postponed means that there was no attempt: the message is due again later.
+	Postponed bool
+
+	kind     string    // of the notice
+	received time.Time // time of the request
+	domain   string    // of the recipient
+	parked   bool      // there was no attempt, because the domain is slow
 }
 
 // Next returns up to n messages that are due and not under way. It also returns when
@@ -40,11 +47,11 @@ func (q *Queue) Next(now time.Time, n int, underWay map[string]bool) (ids []stri
 
 // Settle records the results of messages in one transaction.
 func (q *Queue) Settle(os []Outcome, now time.Time) error {
-	return q.db.Update(func(tx *store.Tx) error {
+	return q.db.Batch(func(tx *store.Tx) error {
 		tallies := map[string]*noticeTally{}
 		for _, o := range os {
 			m, err := q.messages.With(tx).Get(o.Message)
-			if errors.Is(err, store.ErrNotFound) {
+			if errors.Is(err, store.ErrNotFound) || err == nil && m.Status.Ended() {
 				continue // another caller has ended it
 			}
 			if err == nil {
@@ -72,12 +79,13 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 		return err
 	}
 	t.add(m.Status, -1)
-	m = m.withOutcome(o, now)
+	m = m.withOutcome(o, now, q.FirstRetry)
 	t.add(m.Status, 1)
 	t.Ended = time.Time{}
 	if t.Waiting() == 0 {
 		t.Ended = now
 	}
+	// For messages that an older dewd has enqueued: Enqueue stores the receipts now.
 	if err := q.storeReceipt(tx, receipt{User: m.User, Client: o.Client}); err != nil {
 		return err
 	}
@@ -92,7 +100,11 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 }
 
 // withOutcome returns the message with the result of an attempt.
-func (m Message) withOutcome(o Outcome, now time.Time) Message {
+func (m Message) withOutcome(o Outcome, now time.Time, firstRetry time.Duration) Message {
+	if o.Postponed {
+		m.Due = now.Add(postponeFor)
+		return m
+	}
 	m.Status, m.Problem, m.Updated, m.Due = o.Status, "", now, time.Time{}
 	if o.Problem != nil {
 		m.Problem = o.Problem.Error()
@@ -101,7 +113,7 @@ func (m Message) withOutcome(o Outcome, now time.Time) Message {
 		return m
 	}
 	m.Attempts++
-	wait, more := retryAfter(m.Attempts)
+	wait, more := retryAfter(m.Attempts, firstRetry)
 	if !more {
 		m.Status = Failed
 		return m

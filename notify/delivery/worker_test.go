@@ -3,8 +3,10 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,6 +98,10 @@ type courierWorld struct {
 	dir    *fakeDirectory
 	make   composerFunc
 	stop   func() // stops Run and waits for it
+
+	wrap    Mailer // if set, used instead of mailer
+	journal string // if set, the file of the journal
+	metrics *Metrics
 }
 
 // inCourierWorld runs fn in virtual time with a running courier.
@@ -112,13 +118,7 @@ func (w *courierWorld) start() {
 	w.t.Helper()
 	db := openDB(w.t, w.path)
 	w.q = NewQueue(db)
-	c, err := NewCourier(CourierConfig{
-		Queue: w.q, Directory: w.dir, Composer: composerFunc(func(m Message, n Notice) (Mail, error) { return w.make(m, n) }),
-		Mailer: w.mailer, From: "dew@example.com", Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := w.courier(w.q)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -132,6 +132,23 @@ func (w *courierWorld) start() {
 		}
 		w.stop = func() {}
 	}
+}
+
+func (w *courierWorld) courier(q *Queue) *Courier {
+	w.t.Helper()
+	w.metrics = NewMetrics()
+	config := CourierConfig{
+		Queue: q, Directory: w.dir, Composer: composerFunc(func(m Message, n Notice) (Mail, error) { return w.make(m, n) }),
+		Mailer: w.mailer, From: "dew@example.com", Journal: w.journal, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler),
+	}
+	if w.wrap != nil {
+		config.Mailer = w.wrap
+	}
+	c, err := NewCourier(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
 }
 
 // pass waits for d, and then until nothing more happens.
@@ -183,8 +200,14 @@ func TestCourierServerDown(t *testing.T) {
 			t.Errorf("attempts = %d, want 100", w.mailer.tries)
 		}
 		w.want(ms[7].ID, Retry)
+		if got, want := w.metrics.Totals(), (Totals{Retries: 100}); got != want {
+			t.Errorf("totals = %+v, want %+v", got, want)
+		}
 		w.mailer.fail(nil)
 		w.pass(2 * time.Minute)
+		if got, want := w.metrics.Totals(), (Totals{Retries: 100, Delivered: 50}); got != want {
+			t.Errorf("totals = %+v, want %+v", got, want)
+		}
 		for _, m := range ms {
 			w.want(m.ID, Delivered)
 		}
@@ -248,9 +271,11 @@ func TestCourierOutcomes(t *testing.T) {
 		version int
 		want    Status
 	}{
-		{"unsubscribed", ErrUnsubscribed, V1, Undeliverable},
+		{"unsubscribed", ErrUnsubscribed, V1, Unsubscribed},
 		{"unsubscribed in v2", ErrUnsubscribed, V2, Delivered},
 		{"undeliverable", ErrUndeliverable, V1, Undeliverable},
+		{"refused", fmt.Errorf("550: %w", ErrRefused), V1, Failed},
+		{"unanswered", fmt.Errorf("timeout: %w", ErrUnanswered), V1, Retry},
 		{"broken template", errors.New("template: boom"), V1, Retry},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -330,6 +355,79 @@ func TestCourierMany(t *testing.T) {
 		}
 		if left, err := w.q.Waiting(); err != nil || left != 0 {
 			t.Errorf("Waiting = %d, %v", left, err)
+		}
+	})
+}
+
+// slowMailer takes ten minutes for mails to one domain.
+type slowMailer struct{ *fakeMailer }
+
+func (s slowMailer) Send(ctx context.Context, m Mail) error {
+	if strings.HasSuffix(m.To, "@slow.example.com") {
+		select {
+		case <-time.After(10 * time.Minute):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.fakeMailer.Send(ctx, m)
+}
+
+// A server that takes ten minutes for the mails to one domain holds up neither the mails
+// to other domains nor the shutdown. The slow mails all arrive, and once.
+func TestCourierSlowDomain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &courierWorld{t: t, path: filepath.Join(t.TempDir(), "dew.db"), mailer: &fakeMailer{}, dir: &fakeDirectory{users: map[string]string{}}, make: plain}
+		w.wrap = slowMailer{w.mailer}
+		w.start()
+		defer func() { w.stop() }()
+		const slow = maxParked + 60
+		var to []Person
+		for n := range slow {
+			to = append(to, Person{Email: fmt.Sprintf("user-%d@slow.example.com", n)})
+		}
+		late := enqueue(t, w.q, Notice{Client: "c"}, to...)
+		w.pass(slowAfter + 2*time.Second)
+		quick := enqueue(t, w.q, Notice{Client: "c"}, people(50)...)
+		w.pass(5 * time.Second)
+		for _, m := range quick {
+			w.want(m.ID, Delivered)
+		}
+		w.want(late[0].ID, Queued)
+		began := time.Now()
+		w.stop()
+		if took := time.Since(began); took > courierGrace+time.Second {
+			t.Errorf("stopping took %s", took)
+		}
+		w.start()
+		w.pass(time.Duration(slow/maxSlowDomain+20) * 10 * time.Minute)
+		got := w.mailer.count()
+		if len(got) != slow+len(quick) {
+			t.Errorf("delivered = %d, want %d", len(got), slow+len(quick))
+		}
+		for id, times := range got {
+			if times != 1 {
+				t.Errorf("message %s was sent %d times", id, times)
+			}
+		}
+		if left, err := w.q.Waiting(); err != nil || left != 0 {
+			t.Errorf("Waiting = %d, %v", left, err)
+		}
+	})
+}
+
+// A refused message is not tried again.
+func TestCourierRefused(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.mailer.fail(fmt.Errorf("550 unknown: %w", ErrRefused))
+		m := enqueue(t, w.q, Notice{Client: "c"}, people(1)...)[0]
+		w.pass(2 * time.Hour)
+		w.want(m.ID, Failed)
+		if w.mailer.tries != 1 {
+			t.Errorf("attempts = %d, want 1", w.mailer.tries)
+		}
+		if m, err := w.q.Message(m.ID); err != nil || !strings.Contains(m.Problem, "550 unknown") {
+			t.Errorf("message = %+v, %v; want the reason", m, err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dewrun/dew/notify/delivery"
@@ -42,7 +43,8 @@ type Inbox struct {
 	busy    bool          // a goroutine is writing
 	arrived chan struct{} // closed when a mail arrives
 
-	size *inboxSize // used by the writing goroutine; nil: not counted yet
+	size    *inboxSize  // used by the writing goroutine; nil: not counted yet
+	deleted atomic.Bool // size is no longer right
 }
 
 // StoredMail is a stored mail.
@@ -74,6 +76,7 @@ type Filter struct {
 	To      string // the address, ignoring case, or the user's guid
 	Kind    string
 	Subject string // a part of it
+	Text    string // a part of the address, the kind or the subject, ignoring case
 	After   uint64 // only newer ones, by Seq
 }
 
@@ -81,7 +84,14 @@ func (f Filter) matches(k StoredMail) bool {
 	return k.Seq > f.After &&
 		(f.To == "" || strings.EqualFold(f.To, k.To) || f.To == k.User) &&
 		(f.Kind == "" || f.Kind == k.Kind) &&
-		strings.Contains(k.Subject, f.Subject)
+		strings.Contains(k.Subject, f.Subject) && f.matchesText(k)
+}
+
+func (f Filter) matchesText(k StoredMail) bool {
+	part := strings.ToLower(f.Text)
+	return part == "" || slices.ContainsFunc([]string{k.To, k.Kind, k.Subject}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), part)
+	})
 }
 
 // New returns the inbox that is stored in db.
@@ -143,6 +153,26 @@ func (i *Inbox) Get(id string) (k StoredMail, err error) {
 		return err
 	})
 	return k, err
+}
+
+// Delete deletes a mail by the id of its message, or returns ErrNoMail.
+func (i *Inbox) Delete(id string) error {
+	err := i.db.Update(func(tx *store.Tx) error {
+		found, err := i.heads.With(tx).By("id", id)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("mail %s: %w", id, ErrNoMail)
+		}
+		key := seqKey(found[0].Seq)
+		return errors.Join(i.heads.With(tx).Delete(key), i.bodies.With(tx).Delete(key))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot delete a mail: %w", err)
+	}
+	i.deleted.Store(true)
+	return nil
 }
 
 // Wait returns the oldest mail that matches f, which can already exist. It waits at
@@ -236,7 +266,7 @@ func (i *Inbox) write() {
 // calls it at a time.
 func (i *Inbox) storeBatch(batch []*arrival) error {
 	var after inboxSize
-	err := i.db.Update(func(tx *store.Tx) (err error) {
+	err := i.db.Batch(func(tx *store.Tx) (err error) {
 		if after, err = i.currentSize(tx); err != nil {
 			return err
 		}
@@ -256,8 +286,13 @@ func (i *Inbox) storeBatch(batch []*arrival) error {
 
 // currentSize returns the size of the inbox. It counts only once.
 func (i *Inbox) currentSize(tx *store.Tx) (s inboxSize, err error) {
-	if i.size != nil {
+	if i.size != nil && !i.deleted.Load() {
 		return *i.size, nil
+	}
+	i.deleted.Store(false)
+	if i.size != nil {
+		last := i.size.last // numbers are not used again
+		defer func() { s.last = max(s.last, last) }()
 	}
 	for {
 		some, err := i.heads.With(tx).Range(seqKey(s.last+1), readBatch)

@@ -1,12 +1,14 @@
 package inbox
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +44,7 @@ const (
 
 // Content security policies of the responses.
 const (
-	pagePolicy = "default-src 'none'; style-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	pagePolicy = "default-src 'none'; style-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	// The frame's document has no origin, runs no scripts and loads nothing. Only
 	// inline styles apply.
 	framePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox"
@@ -103,6 +105,9 @@ func (p *Page) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /inbox/{id}", p.show)
 	mux.HandleFunc("GET /inbox/{id}/html", p.frame)
+	mux.HandleFunc("GET /inbox/{id}/raw", p.raw)
+	// The cookie has SameSite=Strict, so that other sites cannot delete mails.
+	mux.HandleFunc("POST /inbox/{id}/delete", p.delete)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", pagePolicy)
@@ -141,19 +146,24 @@ func (p *Page) startSession(w http.ResponseWriter, r *http.Request, code string)
 type pageData struct {
 	Path    string
 	Message string // if set, shown instead of everything else
+	Search  string // the text to search for
+	Total   int    // number of mails that match
 	Mails   []StoredMail
 	Mail    *StoredMail
+	Newer   string // id of the next mail; empty: none
+	Before  string // id of the previous mail; empty: none
 	Older   int
 }
 
-func (p *Page) list(w http.ResponseWriter, _ *http.Request) {
-	all, err := p.inbox.List(Filter{}, 0)
+func (p *Page) list(w http.ResponseWriter, r *http.Request) {
+	search := strings.TrimSpace(r.URL.Query().Get("q"))
+	all, err := p.inbox.List(Filter{Text: search}, 0)
 	if err != nil {
 		p.fail(w, err)
 		return
 	}
 	shown := all[:min(pageMails, len(all))]
-	p.write(w, http.StatusOK, pageData{Mails: shown, Older: len(all) - len(shown)})
+	p.write(w, http.StatusOK, pageData{Search: search, Total: len(all), Mails: shown, Older: len(all) - len(shown)})
 }
 
 func (p *Page) show(w http.ResponseWriter, r *http.Request) {
@@ -162,7 +172,45 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, err)
 		return
 	}
-	p.write(w, http.StatusOK, pageData{Mail: &k})
+	d := pageData{Mail: &k}
+	all, err := p.inbox.List(Filter{}, 0)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	if at := slices.IndexFunc(all, func(o StoredMail) bool { return o.Seq == k.Seq }); at >= 0 {
+		if at > 0 {
+			d.Newer = all[at-1].ID
+		}
+		if at+1 < len(all) {
+			d.Before = all[at+1].ID
+		}
+	}
+	p.write(w, http.StatusOK, d)
+}
+
+// raw serves a mail as a mail server would get it.
+func (p *Page) raw(w http.ResponseWriter, r *http.Request) {
+	k, err := p.inbox.Get(r.PathValue("id"))
+	var source bytes.Buffer
+	if err == nil {
+		_, err = k.WriteTo(&source)
+	}
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write(source.Bytes()) // the browser may have disconnected
+}
+
+// delete deletes a mail and shows the list.
+func (p *Page) delete(w http.ResponseWriter, r *http.Request) {
+	if err := p.inbox.Delete(r.PathValue("id")); err != nil {
+		p.fail(w, err)
+		return
+	}
+	http.Redirect(w, r, p.path, http.StatusSeeOther)
 }
 
 // frame serves the HTML of a mail unchanged, under a policy that blocks all activity.

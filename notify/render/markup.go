@@ -38,6 +38,23 @@ type Placeholders struct {
 	Domain            string
 }
 
+// Sample returns placeholders with an example of each value.
+func Sample() Placeholders {
+	return Placeholders{
+		From: "no-reply@example.com", ReplyTo: "support@example.com", To: "ada@example.com", Subject: "Your invoice",
+		Text: "Your invoice is ready.", HTML: "<p>Your invoice is ready.</p>",
+		HTMLComponents: delivery.HTML{
+			Doctype: "<!DOCTYPE html>", Head: "<title>Your invoice</title>", BodyAttributes: `class="mail"`, BodyContent: "<p>Your invoice is ready.</p>",
+		},
+		KindDescription: "Invoices", SourceDescription: "Shop", UserGUID: "4f0f6b8c-6b0d-4f7e-9d9c-0c6c2f9a3a11", ClientID: "shop",
+		MessageID: "0192f0a4-7d1c-7cc3-9a52-2b8f6d1c4e55", Space: "dev", SpaceGUID: "a1b2c3d4-0000-4000-8000-000000000001",
+		Organization: "local", OrganizationGUID: "a1b2c3d4-0000-4000-8000-000000000002", OrganizationRole: "OrgManager",
+		UnsubscribeID: "dW5zdWJzY3JpYmU=", Scope: "cloud_controller.admin",
+		Endorsement:     `You received this message because you belong to the "dev" space in the "local" organization.`,
+		RequestReceived: "2026-01-02T03:04:05.000000006Z", Domain: "example.com",
+	}
+}
+
 // Escape returns the placeholders for an HTML page: plain text is escaped. The sender's
 // HTML and ids are unchanged.
 func Escape(p Placeholders) Placeholders {

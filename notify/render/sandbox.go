@@ -147,6 +147,44 @@ func Check(name, source string) error {
 	return nil
 }
 
+// Try executes one part of a template with sample values, and returns an error with the
+// place and the reason if that fails. With empty values it checks only the names of the
+// placeholders, because a template can rely on a value.
+func Try(name, source string) error {
+	for _, p := range []Placeholders{Sample(), {}} {
+		b := &budget{}
+		t, err := parseTemplate(name, source, b)
+		if err == nil {
+			err = t.Execute(b, p)
+		}
+		if err == nil {
+			continue
+		}
+		if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+			return fmt.Errorf("%sthere is no placeholder {{.%s}}", linePrefix(err), m[1])
+		}
+		if errors.Is(err, errExpensive) {
+			text := err.Error()
+			return errors.New(linePrefix(err) + text[strings.Index(text, errExpensive.Error()):])
+		}
+		if p != (Placeholders{}) {
+			return errors.New(describeError(err))
+		}
+	}
+	return nil
+}
+
+// unknownField matches the error of text/template for an unknown placeholder.
+var unknownField = regexp.MustCompile(`can't evaluate field (\S+) in type render\.Placeholders`)
+
+// linePrefix returns the line of an error of text/template, or "".
+func linePrefix(err error) string {
+	if m := errorPattern.FindStringSubmatch(err.Error()); m != nil {
+		return "line " + m[1] + ": "
+	}
+	return ""
+}
+
 // countIterations inserts a step at the start of every loop in a list.
 func countIterations(list *tree.ListNode, step tree.Node) {
 	if list == nil {

@@ -77,7 +77,7 @@ func bareLoop(b *testing.B, address string) time.Duration {
 			for m := range work {
 				l, err := s.open(context.WithoutCancel(b.Context()))
 				if err == nil {
-					err = s.sendOver(b.Context(), l, m)
+					err = s.sendOver(b.Context(), l, envelope{msg: m})
 				}
 				failure = err
 			}

@@ -5,14 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/dewrun/dew/notify/delivery"
@@ -45,20 +44,52 @@ type Config struct {
 	TLS      TLSUse  // empty: TLSIfOffered
 	Auth     AuthUse // empty: AuthNone
 	User     string
-	Password string        // also the secret of cram-md5
-	Trust    *tls.Config   // nil: the machine's certificates
-	Hello    string        // name of this host in HELO (empty: localhost)
-	Timeout  time.Duration // for one mail (0: 15 s)
+	Password string // also the secret of cram-md5
+	// AuthOptional sends mails without authentication, after a warning, if the server
+	// does not offer it, if a setting for it is missing, or if it would send the
+	// password unencrypted. Otherwise these are errors.
+	AuthOptional bool
+	Trust        *tls.Config // nil: the machine's certificates
+	Hello        string      // name of this host in HELO (empty: localhost)
+	Timeouts     Timeouts
+	Logger       *slog.Logger // nil: no warnings
+}
+
+// Timeouts are the time limits of the steps of a delivery. A step without a limit has
+// that of RFC 5321, section 4.5.3.2, and Connect has 15 seconds.
+type Timeouts struct {
+	Connect time.Duration // the TCP connection
+	Command time.Duration // the answer to a command, and the greeting
+	Data    time.Duration // the answer to DATA
+	Block   time.Duration // sending one block of the mail
+	Accept  time.Duration // the answer to the end of the mail
+}
+
+// withDefaults returns the timeouts with all limits.
+func (t Timeouts) withDefaults() Timeouts {
+	for _, v := range []struct {
+		limit     *time.Duration
+		otherwise time.Duration
+	}{
+		{&t.Connect, 15 * time.Second}, {&t.Command, 5 * time.Minute}, {&t.Data, 2 * time.Minute},
+		{&t.Block, 3 * time.Minute}, {&t.Accept, 10 * time.Minute},
+	} {
+		if *v.limit <= 0 {
+			*v.limit = v.otherwise
+		}
+	}
+	return t
 }
 
 const (
-	defaultSMTPTimeout = 15 * time.Second
 	// idleLimit is how long a connection waits for the next mail. Servers wait longer.
 	idleLimit = 10 * time.Second
 	// maxIdle is the maximum number of idle connections.
 	maxIdle = delivery.DefaultWorkers
 	// maxMails is the number of mails per connection, because some servers limit it.
 	maxMails = 100
+	// quitLimit is how long a connection waits for the answer to QUIT.
+	quitLimit = time.Second
 )
 
 // Client is a Mailer that sends mails to a mail server. It leaves connections open for
@@ -67,7 +98,10 @@ type Client struct {
 	c     Config
 	host  string
 	trust *tls.Config
-	opts  []gomail.Option
+
+	warnOnce  sync.Once // of a mail without authentication
+	warnPlain sync.Once // of a mail without encryption
+	quitting  sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	idle   []*connection
@@ -77,7 +111,6 @@ type Client struct {
 // connection is an open connection to the mail server.
 type connection struct {
 	conn   net.Conn
-	sender *gomail.Client
 	client *smtp.Client
 	mails  int
 	since  time.Time // time of the last mail
@@ -85,40 +118,33 @@ type connection struct {
 
 // New checks c. It does not connect.
 func New(c Config) (*Client, error) {
-	host, port, err := splitAddress(c.Address)
+	host, err := hostOf(c.Address)
 	if err != nil {
 		return nil, err
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = defaultSMTPTimeout
+	if err := c.check(host); err != nil {
+		return nil, err
 	}
+	c.Timeouts = c.Timeouts.withDefaults()
 	if c.Hello == "" {
 		c.Hello = "localhost"
 	}
-	opts, err := c.options(host)
-	if err != nil {
-		return nil, err
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Client{c: c, host: host, trust: c.trust(host)}
-	s.opts = append(opts, gomail.WithTLSConfig(s.trust),
-		gomail.WithPort(port), gomail.WithTimeout(c.Timeout), gomail.WithHELO(c.Hello),
-		// A mail needs four commands. NOOP and RSET are not necessary.
-		gomail.WithoutNoop(), gomail.WithoutRset())
-	if _, err := gomail.NewClient(host, s.opts...); err != nil {
-		return nil, fmt.Errorf("cannot use the mail server %s: %w", c.Address, err)
-	}
-	return s, nil
+	return &Client{c: c, host: host, trust: c.trust(host)}, nil
 }
 
-func splitAddress(address string) (host string, port int, err error) {
+func hostOf(address string) (string, error) {
 	host, p, err := net.SplitHostPort(address)
+	port := 0
 	if err == nil {
 		port, err = strconv.Atoi(p)
 	}
 	if err != nil || host == "" || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("cannot send mails: the mail server must have the form mail.example.com:587, not %q", address)
+		return "", fmt.Errorf("cannot send mails: the mail server must have the form mail.example.com:587, not %q", address)
 	}
-	return host, port, nil
+	return host, nil
 }
 
 // trust returns the TLS settings to verify the mail server.
@@ -133,36 +159,29 @@ func (c Config) trust(host string) *tls.Config {
 	return trust
 }
 
-func (c Config) options(host string) (opts []gomail.Option, err error) {
+// check returns an error if the settings contradict each other.
+func (c Config) check(host string) error {
 	switch c.TLS {
-	case TLSIfOffered, "":
-		opts = append(opts, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
-	case TLSStart:
-		opts = append(opts, gomail.WithTLSPolicy(gomail.TLSMandatory))
-	case TLSImplicit:
-		opts = append(opts, gomail.WithSSL())
-	case TLSNone:
-		opts = append(opts, gomail.WithTLSPolicy(gomail.NoTLS))
+	case TLSIfOffered, TLSStart, TLSImplicit, TLSNone, "":
 	default:
-		return nil, fmt.Errorf("cannot send mails: TLS must be if-offered, starttls, tls or none, not %q", c.TLS)
+		return fmt.Errorf("cannot send mails: TLS must be if-offered, starttls, tls or none, not %q", c.TLS)
 	}
 	switch c.Auth {
 	case AuthNone, "":
-		return opts, nil
-	case AuthPlain:
-		if c.TLS == TLSNone && !loopback(host) {
-			return nil, errors.New("cannot send mails: plain authentication without TLS would send the password unencrypted; use starttls, tls or cram-md5")
-		}
-		opts = append(opts, gomail.WithSMTPAuth(gomail.SMTPAuthPlain))
-	case AuthCRAMMD5:
-		opts = append(opts, gomail.WithSMTPAuth(gomail.SMTPAuthCramMD5))
+		return nil
+	case AuthPlain, AuthCRAMMD5:
 	default:
-		return nil, fmt.Errorf("cannot send mails: authentication must be none, plain or cram-md5, not %q", c.Auth)
+		return fmt.Errorf("cannot send mails: authentication must be none, plain or cram-md5, not %q", c.Auth)
 	}
-	if c.User == "" || c.Password == "" {
-		return nil, fmt.Errorf("cannot send mails: %s authentication requires a user and a password", c.Auth)
+	switch {
+	case c.AuthOptional:
+		return nil
+	case c.Auth == AuthPlain && c.TLS == TLSNone && !loopback(host):
+		return errors.New("cannot send mails: plain authentication without TLS would send the password unencrypted; use starttls, tls or cram-md5")
+	case c.User == "" || c.Password == "":
+		return fmt.Errorf("cannot send mails: %s authentication requires a user and a password", c.Auth)
 	}
-	return append(opts, gomail.WithUsername(c.User), gomail.WithPassword(c.Password)), nil
+	return nil
 }
 
 func loopback(host string) bool {
@@ -170,7 +189,8 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Send sends a mail.
+// Send sends a mail. It returns delivery.ErrRefused if the server will never accept
+// it, and delivery.ErrUnanswered if the server may have accepted it.
 func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	msg, err := m.Encode()
 	if err != nil {
@@ -180,43 +200,20 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	if err != nil {
 		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
 	}
+	e := envelope{msg, m.Handover}
 	used := l.mails > 0 // read now: after sending, another mail may use the connection
-	err = s.sendOver(ctx, l, msg)
+	err = s.sendOver(ctx, l, e)
 	if used && closedByServer(err) {
 		// The server closed the idle connection before anything was sent over it.
 		if l, err = s.dial(ctx); err != nil {
 			return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
 		}
-		err = s.sendOver(ctx, l, msg)
+		err = s.sendOver(ctx, l, e)
 	}
 	if err != nil {
 		return fmt.Errorf("the mail server %s did not accept the mail: %w", s.c.Address, err)
 	}
 	return nil
-}
-
-// sendOver sends over a connection and keeps it open for the next mail.
-func (s *Client) sendOver(ctx context.Context, l *connection, msg *gomail.Msg) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // the only way to abort a transfer
-	defer stop()
-	if err := l.sender.SendWithSMTPClient(l.client, msg); err != nil {
-		_ = l.conn.Close() // it may be in the middle of a command
-		return err
-	}
-	l.mails++
-	s.putIdle(l)
-	return nil
-}
-
-// closedByServer reports whether the server closed the connection before it received a
-// mail.
-func closedByServer(err error) bool {
-	var e *gomail.SendError
-	if !errors.As(err, &e) {
-		return false
-	}
-	const closing = 421
-	return e.Reason == gomail.ErrConnCheck || e.Reason == gomail.ErrSMTPMailFrom && (e.ErrorCode() == 0 || e.ErrorCode() == closing)
 }
 
 // Check connects to the server and disconnects.
@@ -225,7 +222,8 @@ func (s *Client) Check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
 	}
-	return l.client.Quit()
+	l.quit()
+	return nil
 }
 
 // Close closes the idle connections.
@@ -235,8 +233,9 @@ func (s *Client) Close() error {
 	s.idle, s.closed = nil, true
 	s.mu.Unlock()
 	for _, l := range idle {
-		l.quit()
+		s.quitting.Go(l.quit)
 	}
+	s.quitting.Wait()
 	return nil
 }
 
@@ -248,39 +247,11 @@ func (s *Client) open(ctx context.Context) (*connection, error) {
 			return s.dial(ctx)
 		}
 		if time.Since(l.since) > idleLimit {
-			l.quit()
+			s.quitLater(l)
 			continue
 		}
 		return l, nil
 	}
-}
-
-// dial opens a connection that is ready for a mail.
-func (s *Client) dial(ctx context.Context) (_ *connection, err error) {
-	l, stop := &connection{}, func() bool { return true }
-	connect := func(dialing context.Context, network, address string) (c net.Conn, err error) {
-		if s.c.TLS == TLSImplicit {
-			c, err = (&tls.Dialer{Config: s.trust}).DialContext(dialing, network, address)
-		} else {
-			c, err = (&net.Dialer{}).DialContext(dialing, network, address)
-		}
-		if err != nil {
-			return nil, err
-		}
-		l.conn = c
-		stop = context.AfterFunc(ctx, func() { _ = c.Close() })
-		return c, nil
-	}
-	l.sender, err = gomail.NewClient(s.host, append(slices.Clip(s.opts), gomail.WithDialContextFunc(connect))...)
-	if err != nil {
-		return nil, err
-	}
-	l.client, err = l.sender.DialToSMTPClientWithContext(ctx)
-	stop()
-	if err != nil && l.conn != nil {
-		_ = l.conn.Close() // the library does not close it
-	}
-	return l, err
 }
 
 func (s *Client) takeIdle() *connection {
@@ -303,12 +274,27 @@ func (s *Client) putIdle(l *connection) {
 	}
 	s.mu.Unlock()
 	if l != nil {
-		l.quit()
+		s.quitLater(l)
+	}
+}
+
+// quitLater closes a connection without making the caller wait: the result of a mail
+// must be stored at once.
+func (s *Client) quitLater(l *connection) {
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.quitting.Go(l.quit)
+	}
+	s.mu.Unlock()
+	if closed {
+		_ = l.conn.Close() // nothing waits for the answer to QUIT any more
 	}
 }
 
 // quit sends QUIT to the server and ignores errors.
 func (l *connection) quit() {
+	_ = l.conn.SetDeadline(time.Now().Add(quitLimit))
 	_ = l.client.Quit()
 	_ = l.conn.Close()
 }

@@ -198,7 +198,7 @@ func TestSMTPSilentServer(t *testing.T) {
 	if ctx.Err() == nil {
 		t.Error("Send gave up before it was told to")
 	}
-	quick := newSMTP(t, Config{Address: l.Addr().String(), Timeout: 20 * time.Millisecond})
+	quick := newSMTP(t, Config{Address: l.Addr().String(), Timeouts: Timeouts{Command: 20 * time.Millisecond}})
 	if err := quick.Send(t.Context(), sampleMail(1)); err == nil {
 		t.Error("Send = nil")
 	}

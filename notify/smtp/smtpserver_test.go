@@ -32,6 +32,7 @@ type mailServer struct {
 	users  map[string]string // name to password; nil: no login required
 	cert   *tls.Certificate  // nil: no TLS
 	direct bool              // TLS from the start of the connection
+	open   bool              // accepts mails without a login
 	refuse func(to string) error
 
 	mu    sync.Mutex // guards the fields below
@@ -151,7 +152,7 @@ func (c *cramServer) Next(response []byte) ([]byte, bool, error) {
 }
 
 func (m *mailSession) Mail(from string, _ *smtp.MailOptions) error {
-	if m.s.users != nil && m.user == "" {
+	if m.s.users != nil && !m.s.open && m.user == "" {
 		return smtp.ErrAuthRequired
 	}
 	m.receivedMail = receivedMail{From: from}

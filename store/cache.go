@@ -1,0 +1,101 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Cached keeps the decoded values of a bucket in memory for Sorted, because decoding is
+// most of its work. A value is decoded again when its bytes have changed, so the result
+// is always that of the transaction. clone copies a value, so that callers share no
+// memory.
+func Cached[T any](clone func(T) T) Option[T] {
+	return func(b *Bucket[T]) { b.cache = &cache[T]{clone: clone, entries: map[string]cached[T]{}} }
+}
+
+// cache has the decoded values of a bucket, by key.
+type cache[T any] struct {
+	clone func(T) T
+
+	mu      sync.Mutex // guards entries
+	entries map[string]cached[T]
+}
+
+type cached[T any] struct {
+	raw   []byte
+	value T
+}
+
+// Sorted returns all values that are in an index, in the order of the index. An
+// undeclared index is a bug of the caller, so it panics.
+func (b *Bucket[T]) Sorted(name string) (vs []T, err error) {
+	x := b.index(name)
+	err = b.read(func(s *txBucket) error {
+		vs = nil
+		entries, values := s.index(x.name), s.values()
+		if entries == nil || values == nil {
+			vs, err = b.sortedByScan(s, x)
+			return err
+		}
+		if b.cache != nil {
+			b.cache.mu.Lock()
+			defer b.cache.mu.Unlock()
+		}
+		return s.each(entries, nil, func(k, _ []byte) error {
+			key := keyOfIndex(k)
+			raw := values.Get(key)
+			if raw == nil {
+				return fmt.Errorf("index %s of %s refers to key %q: %w", name, b.name, key, ErrNotFound)
+			}
+			v, err := b.decodeCached(string(key), raw)
+			vs = append(vs, v)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if b.cache != nil {
+		b.cache.prune(len(vs))
+	}
+	return vs, nil
+}
+
+// sortedByScan is Sorted for an index that is not on disk yet.
+func (b *Bucket[T]) sortedByScan(s *txBucket, x index[T]) (vs []T, err error) {
+	err = b.scan(s, func(_ string, v T) error {
+		if x.key(v) != "" {
+			vs = append(vs, v)
+		}
+		return nil
+	})
+	slices.SortStableFunc(vs, func(p, q T) int { return strings.Compare(x.key(p), x.key(q)) })
+	return vs, err
+}
+
+// decodeCached is like decode. The caller holds the lock of the cache, if there is one.
+func (b *Bucket[T]) decodeCached(key string, raw []byte) (T, error) {
+	if b.cache == nil {
+		return b.decode(key, raw)
+	}
+	if c, ok := b.cache.entries[key]; ok && bytes.Equal(c.raw, raw) {
+		return b.cache.clone(c.value), nil
+	}
+	v, err := b.decode(key, raw)
+	if err == nil {
+		b.cache.entries[key] = cached[T]{bytes.Clone(raw), b.cache.clone(v)}
+	}
+	return v, err
+}
+
+// prune empties the cache if most of its values no longer exist.
+func (c *cache[T]) prune(existing int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.entries) > 2*existing+100 {
+		clear(c.entries)
+	}
+}
