@@ -133,20 +133,15 @@ func (s *Store) Remove(ps ...Policy) error {
 	})
 }
 
-// Sweep deletes the policies of apps that no longer exist.
-func (s *Store) Sweep(exists func(app string) bool) error {
-	all, err := s.All()
-	if err != nil {
-		return err
+// RemoveApp deletes all policies of an app that was deleted.
+func (s *Store) RemoveApp(guid string) error {
+	from, ferr := s.policies.By("source", guid)
+	to, terr := s.policies.By("destination", guid)
+	if err := errors.Join(ferr, terr); err != nil {
+		return fmt.Errorf("cannot list the network policies of app %s: %w", guid, err)
 	}
-	var gone []Policy
-	for _, p := range all {
-		if !exists(p.Source) || !exists(p.Destination) {
-			gone = append(gone, p)
-		}
-	}
-	if len(gone) == 0 {
+	if len(from)+len(to) == 0 {
 		return nil
 	}
-	return s.Remove(gone...)
+	return s.Remove(append(from, to...)...)
 }

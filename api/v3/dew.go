@@ -26,6 +26,13 @@ type Status struct {
 	// OverQuota are sentences about orgs and spaces that use more than their quotas allow.
 	OverQuota []string `json:"over_quota,omitempty"`
 
+	// NetworkPolicies is "on" if network policies and security groups are enforced.
+	NetworkPolicies string `json:"network_policies,omitempty"`
+	// InactiveGroups are the names of security groups that are stored and not enforced.
+	InactiveGroups []string `json:"inactive_security_groups,omitempty"`
+	// Notices are sentences that dew status shows once.
+	Notices []string `json:"notices,omitempty"`
+
 	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log stored per app
 	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention, before the limit of a quarter of the file system
 }

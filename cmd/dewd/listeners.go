@@ -27,6 +27,15 @@ type listeners struct {
 	ssh    []net.Listener // empty: --ssh is not set
 }
 
+// forInstances returns the ports that instances can reach at the address of the bridge.
+func (l *listeners) forInstances() []uint16 {
+	ports := []uint16{portOf(l.api), portOf(l.routes)}
+	if len(l.tls) > 0 {
+		ports = append(ports, portOf(l.tls))
+	}
+	return ports
+}
+
 // open opens the ports.
 func (l *listeners) open(cfg *config) (err error) {
 	if l.api, err = listenTCP(cfg.Listen, "listen"); err != nil {

@@ -7,6 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
 )
 
 // Isolate makes the host route all packets between instances, so that the firewall sees
@@ -23,40 +25,39 @@ func (n *Bridge) Isolate(on bool) error {
 	if err := errors.Join(setSysctl("net/ipv4/neigh/"+n.bridge+"/proxy_delay", "0"), setSysctl("net/ipv4/conf/"+n.bridge+"/proxy_arp_pvlan", value)); err != nil {
 		return err
 	}
-	names, err := n.Veths()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		link, err := netlink.LinkByName(name)
-		if isNoLink(err) {
-			continue // the instance has stopped
-		}
-		if err == nil {
-			err = netlink.LinkSetIsolated(link, on)
-		}
-		if err != nil && !isNoLink(err) {
-			return fmt.Errorf("cannot isolate link %s: %w", name, err)
-		}
-	}
-	return n.forgetNeighbours()
-}
-
-// forgetNeighbours clears the ARP caches of all instances. They have the hardware
-// addresses of other instances, which are not reachable any more.
-func (n *Bridge) forgetNeighbours() error {
 	ids, err := n.Namespaces()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := forgetIn(n.Path(id)); err != nil {
-			return fmt.Errorf("cannot clear the ARP cache of instance %s: %w", id, err)
+		if err := n.isolate(id, on); err != nil {
+			return fmt.Errorf("cannot isolate instance %s: %w", id, err)
 		}
 	}
 	return nil
 }
 
+// isolate changes the port of one instance. It then clears the instance's ARP cache,
+// which has hardware addresses that are not reachable any more.
+func (n *Bridge) isolate(id runtime.InstanceID, on bool) error {
+	link, err := netlink.LinkByName(VethName(id))
+	if isNoLink(err) {
+		return nil // the instance has stopped
+	}
+	if err != nil {
+		return err
+	}
+	port, err := netlink.LinkGetProtinfo(link)
+	if err == nil && port.Isolated == on {
+		return nil
+	}
+	if err := netlink.LinkSetIsolated(link, on); err != nil && !isNoLink(err) {
+		return err
+	}
+	return forgetIn(n.Path(id))
+}
+
+// forgetIn clears the ARP cache of a namespace.
 func forgetIn(path string) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {

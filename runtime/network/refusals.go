@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ import (
 type Refusals struct {
 	conn  *netlink.Conn
 	group uint16
+	close func() error // closes conn once
 }
 
 // reportedBytes is how much of a refused packet the kernel reports: the longest header
@@ -55,7 +57,7 @@ func ListenRefusals(table string) (*Refusals, error) {
 		group := uint16((first+try)%65000 + 500)
 		err = bindGroup(c, group)
 		if err == nil {
-			return &Refusals{conn: c, group: group}, nil
+			return &Refusals{conn: c, group: group, close: sync.OnceValue(c.Close)}, nil
 		}
 		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EEXIST) { // as different kernels say
 			break
@@ -98,7 +100,7 @@ func bindGroup(c *netlink.Conn, group uint16) error {
 
 // Run calls fn for every refused connection until ctx is done, and then closes r.
 func (r *Refusals) Run(ctx context.Context, fn func(netpolicy.Refusal)) error {
-	stop := context.AfterFunc(ctx, func() { _ = r.conn.Close() }) // ends Receive
+	stop := context.AfterFunc(ctx, func() { _ = r.close() }) // ends Receive
 	defer stop()
 	for {
 		messages, err := r.conn.Receive()
@@ -108,7 +110,7 @@ func (r *Refusals) Run(ctx context.Context, fn func(netpolicy.Refusal)) error {
 		case errors.Is(err, unix.ENOBUFS): // the kernel dropped some reports
 			continue
 		case err != nil:
-			return errors.Join(fmt.Errorf("cannot receive reports of refused connections: %w", err), r.conn.Close())
+			return errors.Join(fmt.Errorf("cannot receive reports of refused connections: %w", err), r.close())
 		}
 		for _, m := range messages {
 			if m.Header.Type != logPacket {
@@ -126,7 +128,7 @@ func (r *Refusals) Close() error {
 	if r == nil {
 		return nil
 	}
-	return r.conn.Close()
+	return r.close()
 }
 
 // parseReport reads a message of the kernel about a refused packet.
