@@ -46,6 +46,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
@@ -86,6 +87,9 @@ type Config struct {
 	// About is the part of GET /dew/v1/status that does not change. The server fills in
 	// the rest.
 	About v3.Status
+	// PolicyNotice reports, once, that network policies are not enforced because an older
+	// dewd made the root. It can be nil.
+	PolicyNotice func() (bool, error)
 	// SetAside returns the problems that the daemon cannot repair now. Nil means none.
 	SetAside func() []v3.SetAside
 	// Warnings returns what is wrong with the addresses of the daemon. Nil means not known.
@@ -204,7 +208,7 @@ func New(c Config) (*Server, error) {
 	s.platform = &platform.Platform{
 		DB: c.DB, Registry: c.Registry, Events: c.Events, Jobs: c.Jobs, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Catalog: c.Catalog,
 		Services: c.Services, Roles: c.Roles, Auth: c.Auth, Exits: c.Exits, Processes: c.Processes, Logs: c.Logs, Log: c.Logger,
-		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError, APIDomain: c.Domain,
+		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError, APIDomain: c.Domain, Policies: netpolicy.NewStore(c.DB),
 	}
 	s.group()
 	s.c.Metrics.Watch(c.Logs, c.Stats)
@@ -236,7 +240,7 @@ func (s *Server) group() {
 	s.daemon = &daemon.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
 		Self: daemon.Self{
-			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Warnings: s.c.Warnings, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
+			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, PolicyNotice: s.c.PolicyNotice, Warnings: s.c.Warnings, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
 			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
 		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},

@@ -97,8 +97,8 @@ type Used struct {
 	Domains   int // private domains of an org
 }
 
-// SecurityGroup is a set of rules for traffic that leaves containers. dew stores it but
-// does not enforce it.
+// SecurityGroup is a set of rules for traffic that leaves containers. Package netpolicy
+// enforces it.
 type SecurityGroup struct {
 	GUID      string         `json:"guid"`
 	Name      string         `json:"name"`

@@ -62,7 +62,7 @@ func (g completer) flagAtEnd(v command.Verb) string {
 			return kind
 		}
 	}
-	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE", "--sort": "SORT"}[last]
+	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE", "--sort": "SORT", "--source": "SOURCE_APP"}[last]
 }
 
 // names lists the names of a kind. It is empty if the daemon cannot be reached.
@@ -96,6 +96,9 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 		}
 		all, _ := quotas.List(ctx, api)
 		return console.Names(all, quotas.Name)
+	case "SOURCE_APP", "DESTINATION_APP":
+		all, _ := api.Apps().List(ctx)
+		return console.Names(all, func(a v3.App) string { return a.Name })
 	case "SECURITY_GROUP":
 		all, _ := client.SecurityGroups.List(ctx, api)
 		return console.Names(all, client.SecurityGroups.Name)

@@ -13,17 +13,14 @@ import (
 
 // notHere lists the commands of cf that dew does not have, and the reason.
 var notHere = map[string]string{
-	"config":                "dew has nothing to set: NO_COLOR and DEW_* are variables",
-	"network-policies":      "apps reach each other by their routes; nothing is between them",
-	"add-network-policy":    "apps reach each other by their routes; nothing is between them",
-	"remove-network-policy": "apps reach each other by their routes; nothing is between them",
-	"add-plugin-repo":       "dew has no plugins",
-	"remove-plugin-repo":    "dew has no plugins",
-	"list-plugin-repos":     "dew has no plugins",
-	"repo-plugins":          "dew has no plugins",
-	"plugins":               "dew has no plugins",
-	"install-plugin":        "dew has no plugins",
-	"uninstall-plugin":      "dew has no plugins",
+	"config":             "dew has nothing to set: NO_COLOR and DEW_* are variables",
+	"add-plugin-repo":    "dew has no plugins",
+	"remove-plugin-repo": "dew has no plugins",
+	"list-plugin-repos":  "dew has no plugins",
+	"repo-plugins":       "dew has no plugins",
+	"plugins":            "dew has no plugins",
+	"install-plugin":     "dew has no plugins",
+	"uninstall-plugin":   "dew has no plugins",
 }
 
 // flagsNotHere lists the flags of cf that a dew command does not have, and the reason.

@@ -78,6 +78,9 @@ func (del Deletions) removeApp(ctx context.Context, guid string, last func(w Tx,
 	if err != nil {
 		return err
 	}
+	if err := del.Policies.RemoveApp(guid); err != nil {
+		return err
+	}
 	return del.Builds.DeleteApp(guid)
 }
 

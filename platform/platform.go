@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
@@ -28,6 +29,7 @@ type Platform struct {
 	Droplets *droplet.Droplets
 	Catalog  *droplet.Catalog // catalog of buildpacks
 	Services *marketplace.Marketplace
+	Policies *netpolicy.Store
 	Roles    *auth.Roles
 	Auth     *auth.Server
 	Exits    Exits

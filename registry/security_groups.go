@@ -58,6 +58,9 @@ func (r *LimitStore) UpdateSecurityGroup(guid string, fn func(g *app.SecurityGro
 	return g, err
 }
 
+// ListenSecurityGroups calls fn after every change of a security group.
+func (r *LimitStore) ListenSecurityGroups(fn func(guid string)) { r.securityGroups.Listen(fn) }
+
 // SecurityGroup returns the security group with guid.
 func (r *LimitStore) SecurityGroup(guid string) (app.SecurityGroup, error) {
 	return get(r.securityGroups, "security group", guid)

@@ -40,6 +40,7 @@ var clientFields = map[string]string{
 	"manifest_diff":         "diff",
 	"resource_matches":      "resources",
 	"current_droplet":       "data.guid",
+	"policies":              "total_policies policies",
 	"root":                  "links.cloud_controller_v3.meta.version links.login.href links.uaa.href links.log_cache.href links.app_ssh links.logging.href links.network_policy_v1.href links.routing.href cf_on_k8s",
 	"login":                 "prompts app.version",
 	"token":                 "access_token refresh_token token_type",

@@ -36,6 +36,13 @@ func (c Daemon) Status(ctx context.Context) (v3.Status, error) {
 	return s, err
 }
 
+// StatusWithNotices returns the status with notices, which the daemon gives only once.
+func (c Daemon) StatusWithNotices(ctx context.Context) (v3.Status, error) {
+	var s v3.Status
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/status?notices=true", nil, &s)
+	return s, err
+}
+
 // Shutdown stops the daemon.
 func (c Daemon) Shutdown(ctx context.Context, s v3.Shutdown) error {
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/shutdown", s, nil)

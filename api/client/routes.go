@@ -58,6 +58,28 @@ func (c Routes) RouterGroups(ctx context.Context) ([]v3.RouterGroup, error) {
 	return out, err
 }
 
+// policiesPath is the path of network policies, as Cloud Foundry's clients use it.
+const policiesPath = "/networking/v1/external/policies"
+
+// Policies lists the network policies between apps that the user develops.
+func (c Routes) Policies(ctx context.Context) ([]v3.NetworkPolicy, error) {
+	var out v3.NetworkPolicies
+	_, err := c.call(ctx, http.MethodGet, policiesPath, nil, &out)
+	return out.Policies, err
+}
+
+// AddPolicy creates a network policy. It is not an error if it exists.
+func (c Routes) AddPolicy(ctx context.Context, p v3.NetworkPolicy) error {
+	_, err := c.call(ctx, http.MethodPost, policiesPath, v3.NetworkPolicies{Policies: []v3.NetworkPolicy{p}}, nil)
+	return err
+}
+
+// RemovePolicy deletes a network policy.
+func (c Routes) RemovePolicy(ctx context.Context, p v3.NetworkPolicy) error {
+	_, err := c.call(ctx, http.MethodPost, policiesPath+"/delete", v3.NetworkPolicies{Policies: []v3.NetworkPolicy{p}}, nil)
+	return err
+}
+
 // At finds the route for a domain's guid, host and path, or fails with *Missing.
 func (c Routes) At(ctx context.Context, d v3.Domain, host, path string) (v3.Route, error) {
 	q := url.Values{"domain_guids": {filter(d.GUID)}, "hosts": {filter(host)}, "paths": {filter(path)}}

@@ -62,6 +62,9 @@ type Self struct {
 	SetAside func() []v3.SetAside
 	// Warnings returns what is wrong with the addresses of the daemon; nil if unknown.
 	Warnings func() ([]string, error)
+	// PolicyNotice reports, once, that network policies are not enforced because an older
+	// dewd made the root. It can be nil.
+	PolicyNotice func() (bool, error)
 	// Doctor runs the checks of dewd doctor for this daemon; nil if not available.
 	Doctor func(ctx context.Context) []v3.Finding
 	// Crashed lists the crashed instances whose files are stored. It can be nil.

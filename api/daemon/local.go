@@ -18,7 +18,7 @@ type statusHandlers struct{ *Handlers }
 
 func (h statusHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
-		{Pattern: "GET /dew/v1/status", Needs: access.Administer, Handler: h.status, Shape: rest.Returns[v3.Status](200)},
+		{Pattern: "GET /dew/v1/status", Needs: access.Administer, Handler: h.status, Shape: rest.Returns[v3.Status](200).Query("notices")},
 		{Pattern: "GET /dew/v1/credentials", Needs: access.Administer, Local: true, Handler: h.credentials, Shape: rest.Returns[v3.Credentials](200)},
 		{Pattern: "POST /dew/v1/token", Needs: access.Administer, Local: true, Handler: h.createToken, Shape: rest.Returns[v3.LocalToken](201)},
 		{Pattern: "POST /dew/v1/shutdown", Needs: access.Administer, Handler: h.shutdown, Shape: rest.Empty(202).Reads(rest.JSON[v3.Shutdown]())},
@@ -34,7 +34,7 @@ func (h statusHandlers) endpoints() []rest.Endpoint {
 }
 
 // status returns the status of this daemon.
-func (h statusHandlers) status(*http.Request) (any, error) {
+func (h statusHandlers) status(r *http.Request) (any, error) {
 	st := h.About
 	apps, err := h.Platform.Registry.Apps()
 	if err != nil {
@@ -55,6 +55,9 @@ func (h statusHandlers) status(*http.Request) (any, error) {
 		if st.Warnings, err = h.Warnings(); err != nil {
 			return nil, err
 		}
+	}
+	if err := h.policies(&st, r.URL.Query().Get("notices") == "true"); err != nil {
+		return nil, err
 	}
 	st.Apps = len(apps)
 	for _, a := range apps {
@@ -79,6 +82,33 @@ func (h statusHandlers) status(*http.Request) (any, error) {
 		}
 	}
 	return st, nil
+}
+
+// policyNotice is what dew status says once about a root of an older dewd.
+const policyNotice = "Network policies and security groups are not enforced, because an older dewd made this root. " +
+	"Enforce them: start dewd with --network-policies on (dew doctor lists the stored security groups first)"
+
+// policies adds the enforcement of network policies to the status. While they are off,
+// it names the security groups that would take effect.
+func (h statusHandlers) policies(st *v3.Status, notices bool) error {
+	if st.NetworkPolicies != "off" {
+		return nil
+	}
+	groups, err := h.Platform.Registry.SecurityGroups()
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		st.InactiveGroups = append(st.InactiveGroups, g.Name)
+	}
+	if !notices || h.PolicyNotice == nil {
+		return nil
+	}
+	first, err := h.PolicyNotice()
+	if first {
+		st.Notices = append(st.Notices, policyNotice)
+	}
+	return err
 }
 
 // credentials shows users of the socket how other programs log in.

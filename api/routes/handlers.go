@@ -25,6 +25,7 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		destinationHandlers{h}.endpoints(),
 		domainHandlers{h}.endpoints(),
+		networkPolicyHandlers{h}.endpoints(),
 		reservationHandlers{h}.endpoints(),
 		sharingHandlers{h}.endpoints(),
 		routerGroupHandlers{h}.endpoints(),

@@ -30,6 +30,13 @@ type Status struct {
 	// Warnings are sentences about the addresses of the daemon, each with what to do.
 	Warnings []string `json:"warnings,omitempty"`
 
+	// NetworkPolicies is "on" if network policies and security groups are enforced.
+	NetworkPolicies string `json:"network_policies,omitempty"`
+	// InactiveGroups are the names of security groups that are stored and not enforced.
+	InactiveGroups []string `json:"inactive_security_groups,omitempty"`
+	// Notices are sentences that dew status shows once.
+	Notices []string `json:"notices,omitempty"`
+
 	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log stored per app
 	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention, before the limit of a quarter of the file system
 }

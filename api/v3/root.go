@@ -18,6 +18,8 @@ type RootLinks struct {
 	LogStream         *Link     `json:"log_stream"`
 	AppSSH            *RootLink `json:"app_ssh"`
 	Routing           *Link     `json:"routing"`
+	NetworkPolicyV0   *Link     `json:"network_policy_v0"`
+	NetworkPolicyV1   *Link     `json:"network_policy_v1"`
 }
 
 // RootLink is a link with its metadata for clients.

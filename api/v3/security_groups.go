@@ -55,3 +55,41 @@ type CreateSecurityGroupRelationships struct {
 	RunningSpaces *ToMany `json:"running_spaces,omitempty"`
 	StagingSpaces *ToMany `json:"staging_spaces,omitempty"`
 }
+
+// NetworkPolicies is the body of requests and responses about network policies, in the
+// form of Cloud Foundry's policy server.
+type NetworkPolicies struct {
+	Total    int             `json:"total_policies,omitempty"`
+	Policies []NetworkPolicy `json:"policies"`
+}
+
+// NetworkPolicy allows one app to connect to ports of another.
+type NetworkPolicy struct {
+	Source      NetworkPolicySource      `json:"source"`
+	Destination NetworkPolicyDestination `json:"destination"`
+}
+
+// NetworkPolicySource is the app that connects.
+type NetworkPolicySource struct {
+	ID string `json:"id"` // guid
+}
+
+// NetworkPolicyDestination is the app that accepts the connections.
+type NetworkPolicyDestination struct {
+	ID       string             `json:"id"` // guid
+	Protocol string             `json:"protocol"`
+	Ports    NetworkPolicyPorts `json:"ports"`
+}
+
+// NetworkPolicyPorts is a range of ports.
+type NetworkPolicyPorts struct {
+	Start int `json:"start"`
+	End   int `json:"end"`
+}
+
+// NetworkPolicyError is an error of the policy server, which other clients read. It also
+// has the form of all other errors.
+type NetworkPolicyError struct {
+	Error string `json:"error"`
+	Errors
+}

@@ -64,7 +64,7 @@ func runVersion(version string, out *console.Console) error {
 }
 
 func runStatus(ctx context.Context, api *client.Client, out *console.Console) error {
-	s, err := api.Daemon().Status(ctx)
+	s, err := api.Daemon().StatusWithNotices(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,6 +93,10 @@ func runStatus(ctx context.Context, api *client.Client, out *console.Console) er
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
 	row("logs", retentionText(s))
+	row("network policies", s.NetworkPolicies)
+	for _, text := range s.Notices {
+		row("note", text)
+	}
 	for _, a := range s.SetAside {
 		row("set aside", fmt.Sprintf("%s: %s (since %s; dewd retries)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
 	}

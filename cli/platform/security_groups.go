@@ -21,7 +21,7 @@ import (
 
 const (
 	groupsCategory = "Security groups"
-	groupNote      = "dew stores and shows security groups, but does not filter traffic by them."
+	groupNote      = "Security groups allow connections of apps to other machines. Changes take effect at once, if dewd runs with --network-policies on."
 )
 
 // phase is when a security group applies to the containers of a space: while apps run,

@@ -72,7 +72,11 @@ func newStock(t *testing.T, script string) *stock {
 	s.hide(s.url, "$url")
 	s.hide(strings.TrimPrefix(s.url, "http://"), "$host")
 	s.hide(s.dir, "$dir")
-	s.cell = newCell(t, "--listen", to, "--public-url", proxy.URL, "--tcp-ports", "20010-20011")
+	flags := []string{"--listen", to, "--public-url", proxy.URL, "--tcp-ports", "20010-20011"}
+	if script == "records" { // without the default security group, which the server of the replay does not have either
+		flags = append(flags, "--network-policies", "off")
+	}
+	s.cell = newCell(t, flags...)
 	s.start()
 	s.hide(strings.TrimSpace(string(s.readFile(filepath.Join(s.root, "admin-password")))), "$password-admin")
 	return s

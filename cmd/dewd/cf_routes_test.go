@@ -23,8 +23,8 @@ func TestCFRoutes(t *testing.T) {
 		part{"options", s.tunesRoutes},
 		part{"tcp", s.keepsPorts},
 		part{"spaces", s.sharesRoutes},
+		part{"policies", s.usesPolicies},
 		part{"orphans", s.deletesOrphans},
-		part{"policies", s.hasNoPolicies},
 	)
 	s.finish()
 }
@@ -148,11 +148,15 @@ func (s *stock) deletesOrphans() {
 	s.cf("delete cafe -f", "OK")
 }
 
-// hasNoPolicies checks that the client reports the missing policy server. dew has none,
-// and its root document says so.
-func (s *stock) hasNoPolicies() {
-	const none = "This command requires Network Policy API V1. Your targeted endpoint does not expose it."
-	s.refuses("network-policies", none)
-	s.refuses("add-network-policy shop cafe", none)
-	s.refuses("remove-network-policy shop cafe --protocol tcp --port 8080", none)
+// usesPolicies creates, lists and deletes network policies.
+func (s *stock) usesPolicies() {
+	s.cf("add-network-policy shop cafe", "OK")
+	s.cf("add-network-policy shop cafe --protocol udp --port 53-54", "OK")
+	s.cf("network-policies", `^shop +cafe +tcp +8080 +dev +local`, `^shop +cafe +udp +53-54 +dev +local`)
+	s.cf("network-policies --source cafe", "!^shop ")
+	s.refuses("add-network-policy shop nobody", "App 'nobody' not found.")
+	s.cf("remove-network-policy shop cafe --protocol tcp --port 8080", "OK")
+	s.cf("remove-network-policy shop cafe --protocol tcp --port 8080", "Policy does not exist.", "OK")
+	s.cf("network-policies", "!^shop +cafe +tcp", `^shop +cafe +udp`)
+	s.cf("remove-network-policy shop cafe --protocol udp --port 53-54", "OK")
 }

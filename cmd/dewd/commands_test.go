@@ -125,7 +125,7 @@ var groupSteps = []step{
 	{0, "unbind-security-group web local test", []string{"Unbound security group web from space test"}},
 	{0, "bind-running-security-group web", nil},
 	{0, "running-security-groups", []string{`(?m)^web +all +all +running$`}},
-	{0, "staging-security-groups", []string{"No security groups found"}},
+	{0, "staging-security-groups", []string{`(?m)^default +all +all +running$`}},
 	{0, "unbind-running-security-group web", nil},
 	{0, "space dev --security-group-rules", []string{`(?m)^web +tcp +10.0.0.0/8 +443 +staging$`}},
 	{0, "update-security-group web RULES", []string{"Updated security group web"}},

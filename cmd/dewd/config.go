@@ -20,6 +20,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/netpolicy/desired"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/runtime/policy"
@@ -56,6 +57,7 @@ type config struct {
 	LogJournal        bool
 	DiskLimits        string
 	UserNS            string // on, off, or empty for the setting of the root
+	NetworkPolicies   string // on, off, or empty for the setting of the root
 	CrashFiles        size   // limit of the files of all crashed instances (0: none are stored)
 	CPULimit          cgroup.Cores
 	Policy            policy.Policy
@@ -121,6 +123,7 @@ func (c *config) cellFlags() []cli.Flag {
 		value(&c.CPULimit, "cpu-limit", "CPU time that one instance, task, build or built-in service can use, in `cores` such as 1.5 (default: no limit)"),
 		text(&c.DiskLimits, "disk-limits", "Enforce the disk quota of instances and tasks, `on|off`; running instances keep their limit"),
 		text(&c.UserNS, "userns", "Run new instances and tasks in user namespaces of their own, `on|off` (default: on for a new root, off for a root of an older dewd)"),
+		text(&c.NetworkPolicies, "network-policies", "Enforce network policies and security groups, `on|off` (default: on for a new root, off for a root of an older dewd)"),
 		text(&c.LogFormat, "log-format", "Format of dewd's own log on stderr, `text|json`"),
 		value(&level{&c.LogLevel}, "log-level", "Lowest level of dewd's own log, `debug|info|warn|error`"),
 	}, c.Outbound.flags()...)
@@ -313,6 +316,7 @@ func (c *config) validate() error {
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
 	must(oneOf(c.DiskLimits, "on", "off"), "disk-limits", "%q is not one of on, off", c.DiskLimits)
 	must(c.UserNS == "" || oneOf(c.UserNS, "on", "off"), "userns", "%q is not one of on, off", c.UserNS)
+	must(c.NetworkPolicies == "" || oneOf(c.NetworkPolicies, desired.On, desired.Off), "network-policies", "%q is not one of on, off", c.NetworkPolicies)
 	must(oneOf(c.LogFormat, "text", "json"), "log-format", "%q is not one of text, json", c.LogFormat)
 	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a valid domain in lower case, such as dew.localhost", c.Domain)
 	must(validAddress(c.Listen), "listen", "%q is not of the form host:port", c.Listen)

@@ -62,7 +62,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 	d.aside.add("services", d.databases.Stuck)
 	d.services = marketplace.New(marketplace.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
-		Changed: func(string) { d.drains.Changed(); d.router.Refresh() }, Egress: d.egress(),
+		Changed: func(string) { d.drains.Changed(); d.router.Refresh(); d.engine.PoliciesChanged() }, Egress: d.egress(),
 	})
 	d.urls = newStoredURLs(d.services, d.egress(), d.log)
 	if err := d.services.LoadBuiltinCatalog(ctx); err != nil { // so that the first client finds the services

@@ -133,8 +133,22 @@ func TestStoredRoot(t *testing.T) {
 			w.at(t).adopted(before)
 		})
 		t.Run("started", func(t *testing.T) { w.at(t).runAll() })
+		t.Run("network policies", func(t *testing.T) { w.at(t).policiesAreOff() })
 		w.at(t)
 	})
+}
+
+// policiesAreOff checks that the root does not enforce network policies, and that dew
+// status says so once.
+func (w *storedWorld) policiesAreOff() {
+	w.t.Helper()
+	const notice = "start dewd with --network-policies on"
+	for try, want := range []bool{true, false} {
+		out, err := w.dewCommand("status").Output()
+		if err != nil || !strings.Contains(string(out), "network policies:") || strings.Contains(string(out), notice) != want {
+			w.t.Errorf("dew status, time %d, with the notice: %v, %v:\n%s", try+1, want, err, out)
+		}
+	}
 }
 
 // storedWorld is a stored root with the current dewd.

@@ -25,6 +25,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
@@ -54,52 +55,54 @@ const teardownLimit = 2 * time.Minute
 
 // daemon holds all parts of the daemon, bottom up.
 type daemon struct {
-	cfg       config
-	log       *slog.Logger
-	holder    *folders.Holder
-	cell      string
-	init      string // path of dew-init that instances bind
-	sftp      string // path of dew-sftp; empty: not installed
-	db        *store.DB
-	registry  *registry.Registry
-	apps      appQueries
-	events    *registry.Events
-	jobs      *registry.Jobs
-	droplets  *droplet.Droplets
-	stacks    *stack.Stacks
-	packages  *droplet.Packages
-	catalog   *droplet.Catalog
-	builds    *droplet.Builds
-	logs      *logstream.Logs
-	appLogs   appLogs
-	subnet    netip.Prefix
-	private   *private.Daemon // nil if the machine's own containerd is used
-	engine    *containerd.Engine
-	sup       *supervisor.Supervisor
-	router    *route.Router
-	usage     *usage.Sampler
-	auth      *auth.Server
-	roles     *auth.Roles
-	notify    *notifier
-	databases *builtin.Broker
-	services  *marketplace.Marketplace
-	drains    *drain.Drains
-	urls      *storedURLs
-	api       *api.Server
-	metrics   *apidaemon.Metrics
-	ports     listeners
-	inside    bridgeListeners
-	authority *certs.Authority // nil: --router-cert is set, or TLS is off
-	tls       *tls.Config      // of the TLS listeners; nil: TLS is off
-	fixedURL  bool             // --public-url is set
-	serving   context.Context  // done when the daemon no longer serves clients
-	ssh       *sshd.Server
-	stop      context.CancelFunc
-	endApps   atomic.Bool   // a client asked to stop the apps when dewd exits
-	sweep     trigger       // there can be logs of deleted apps
-	stale     trigger       // containerd can have data of deleted images
-	ready     chan struct{} // closed when the instances of an earlier dewd are adopted
-	aside     *setAside
+	cfg        config
+	log        *slog.Logger
+	holder     *folders.Holder
+	cell       string
+	init       string // path of dew-init that instances bind
+	sftp       string // path of dew-sftp; empty: not installed
+	db         *store.DB
+	registry   *registry.Registry
+	policies   *netpolicy.Store
+	policyMode string // on or off
+	apps       appQueries
+	events     *registry.Events
+	jobs       *registry.Jobs
+	droplets   *droplet.Droplets
+	stacks     *stack.Stacks
+	packages   *droplet.Packages
+	catalog    *droplet.Catalog
+	builds     *droplet.Builds
+	logs       *logstream.Logs
+	appLogs    appLogs
+	subnet     netip.Prefix
+	private    *private.Daemon // nil if the machine's own containerd is used
+	engine     *containerd.Engine
+	sup        *supervisor.Supervisor
+	router     *route.Router
+	usage      *usage.Sampler
+	auth       *auth.Server
+	roles      *auth.Roles
+	notify     *notifier
+	databases  *builtin.Broker
+	services   *marketplace.Marketplace
+	drains     *drain.Drains
+	urls       *storedURLs
+	api        *api.Server
+	metrics    *apidaemon.Metrics
+	ports      listeners
+	inside     bridgeListeners
+	authority  *certs.Authority // nil: --router-cert is set, or TLS is off
+	tls        *tls.Config      // of the TLS listeners; nil: TLS is off
+	fixedURL   bool             // --public-url is set
+	serving    context.Context  // done when the daemon no longer serves clients
+	ssh        *sshd.Server
+	stop       context.CancelFunc
+	endApps    atomic.Bool   // a client asked to stop the apps when dewd exits
+	sweep      trigger       // there can be logs of deleted apps
+	stale      trigger       // containerd can have data of deleted images
+	ready      chan struct{} // closed when the instances of an earlier dewd are adopted
+	aside      *setAside
 
 	closers []func() error // in the order of opening
 }
@@ -147,7 +150,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 	}
 	d.closers = append(d.closers, d.db.Close)
 	d.registry, d.events, d.jobs = registry.New(d.db), registry.NewEvents(d.db), registry.NewJobs(d.db, d.log)
-	d.apps = appQueries{d.registry, d.log}
+	d.apps, d.policies = appQueries{d.registry, d.log}, netpolicy.NewStore(d.db)
 	if _, err := d.registry.EnsureDefaults(d.cfg.Domain); err != nil {
 		return err
 	}
@@ -253,6 +256,10 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	enforced, err := enforcePolicies(d)
+	if err != nil {
+		return err
+	}
 	if d.subnet, err = d.chooseSubnet(ctx); err != nil {
 		return err
 	}
@@ -260,7 +267,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: names.For(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: ocispec.Arches(d.cfg.SeccompArches), OwnUsers: users, PIDs: maxPIDs, Cores: d.cfg.CPULimit,
-		Called: d.called, HostPorts: d.ports.openPorts(), AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
+		Called: d.called, HostPorts: d.ports.openPorts(), Policies: enforced, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Disks: disk.Config{Dir: filepath.Join(d.cfg.Root, "disks"), Off: d.cfg.DiskLimits == "off"}, Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
@@ -276,6 +283,8 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	d.closers = append(d.closers, d.engine.Close)
+	d.policies.Listen(func(string) { d.engine.PoliciesChanged() })
+	d.registry.ListenSecurityGroups(func(string) { d.engine.PoliciesChanged() })
 	d.aside.add("instances", d.engine.Left)
 	return nil
 }
@@ -358,9 +367,9 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
 			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(), TLS: addresses{d}.tlsStatus(),
-			LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
+			NetworkPolicies: d.policyMode, LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
 		},
-		SetAside: d.aside.List, Warnings: addresses{d}.warnings, Doctor: d.cfg.examineSelf,
+		PolicyNotice: d.policies.Notice, SetAside: d.aside.List, Warnings: addresses{d}.warnings, Doctor: d.cfg.examineSelf,
 	})
 	return err
 }

@@ -55,6 +55,7 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 	}
 	var found []runtime.Container
 	var left []runtime.Unadopted
+	var specs []runtime.Spec
 	for _, record := range records {
 		id, ok := names.Instance(record.ID)
 		if !ok || e.known.has(id) {
@@ -66,10 +67,18 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 		}
 		if err != nil {
 			left = append(left, e.unadopted(id, record, err))
+			if s, err := names.Spec(record.Labels); err == nil { // it can still be running
+				specs = append(specs, s)
+			}
 		}
 		if c != nil {
 			found = append(found, c)
+			specs = append(specs, c.spec)
 		}
+	}
+	// All at once: the rules of an earlier daemon stay until then.
+	if err := e.guard.attach(specs...); err != nil {
+		return found, err
 	}
 	if len(left) > 0 {
 		return found, &runtime.AdoptError{Left: left}

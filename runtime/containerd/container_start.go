@@ -119,6 +119,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.net.Create(s.Instance, s.Address, c.users.Range) })
+	g.Go(func() error { return e.guard.attach(s) })
 	g.Go(c.createCgroups)
 	g.Go(c.makeFiles)
 	g.Go(func() error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
@@ -54,12 +55,15 @@ type Config struct {
 	HostPorts   []uint16       // ports of the bridge's address that instances can reach
 	AllowHost   bool           // instances can reach every port of the host
 	LinkLocal   []netip.Prefix // the only link-local addresses that instances can reach
-	Images      func(sha string) (io.ReadCloser, error)
-	Called      func(method string, took time.Duration, err error) // called after each call to containerd, can be nil
-	Crashed     Crashed                                            // limits for the stored files of crashed instances
-	Disks       disk.Config                                        // disk limits of instances; its Logger is that of the engine
-	Logs        *logstream.Logs
-	Logger      *slog.Logger
+	// Policies reads the desired state of network policies and security groups. Nil means
+	// that they are not enforced: instances reach each other and the outside.
+	Policies func() (netpolicy.State, error)
+	Images   func(sha string) (io.ReadCloser, error)
+	Called   func(method string, took time.Duration, err error) // called after each call to containerd, can be nil
+	Crashed  Crashed                                            // limits for the stored files of crashed instances
+	Disks    disk.Config                                        // disk limits of instances; its Logger is that of the engine
+	Logs     *logstream.Logs
+	Logger   *slog.Logger
 }
 
 // Engine runs instances on containerd.
@@ -70,6 +74,7 @@ type Engine struct {
 	cg        *cgroup.Hierarchies
 	net       *network.Bridge
 	fw        *network.Firewall
+	guard     networkGuard
 	base      ocispec.Base
 	images    *images.Store
 	mounts    *scratch.Mounts
@@ -126,9 +131,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.Disks.Logger = cfg.Logger
 	limits, derr := disk.Open(cfg.Disks)
 	e.disks = layerLimits{limits, e}
-	if err := errors.Join(err, derr, n.SetUp(), e.fw.Apply(), cg.WeighParent()); err != nil {
+	if err := errors.Join(err, derr, n.SetUp(), e.fw.Apply(), e.openGuard(), cg.WeighParent()); err != nil {
 		e.exitTimes.Close()
-		return nil, errors.Join(err, e.signals.Close(), conn.Close())
+		return nil, errors.Join(err, e.guard.close(), e.signals.Close(), conn.Close())
 	}
 	return e, nil
 }
@@ -140,7 +145,7 @@ func (e *Engine) Close() error {
 		c.detach()
 	}
 	e.exitTimes.Close()
-	return errors.Join(e.signals.Close(), e.conn.Close())
+	return errors.Join(e.guard.close(), e.signals.Close(), e.conn.Close())
 }
 
 // Keep checks regularly, until ctx is done, what other programs can break: the
@@ -149,6 +154,7 @@ func (e *Engine) Keep(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { e.disks.watch(ctx) })
+	wg.Go(func() { e.guard.run(ctx) })
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; process.Sleep(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
@@ -157,7 +163,7 @@ func (e *Engine) Keep(ctx context.Context) {
 		if round%firewallEvery != 0 {
 			continue
 		}
-		if err := e.fw.Restore(); err != nil {
+		if err := errors.Join(e.fw.Restore(), e.guard.policies.Restore()); err != nil {
 			e.log.Warn("cannot restore the firewall rules", "err", err)
 		}
 	}

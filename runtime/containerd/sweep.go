@@ -32,6 +32,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	// not answer twice.
 	err := errors.Join(e.removeContainer(ctx, names.Container(id)),
 		e.net.Remove(id), e.cg.Remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
+	e.guard.detach(id)
 	e.removals.addVeth(id)
 	if err != nil || app == "" {
 		return err
@@ -259,5 +260,5 @@ func (e *Engine) TearDown(ctx context.Context) error {
 		errs = errors.Join(errs, c.Delete(ctx))
 	}
 	errs = errors.Join(errs, e.Sweep(ctx, nil), e.crashed.clear(), e.disks.sweep(nil), e.images.Drop(ctx))
-	return errors.Join(errs, e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
+	return errors.Join(errs, e.guard.policies.Remove(), e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
 }

@@ -127,17 +127,26 @@ func (f *Firewall) prerouting() ownChain {
 		Name: "prerouting", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 	}}
-	add := func(to netip.Prefix, match []expr.Any, verdict expr.VerdictKind) {
-		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), matchNetwork(destinationOffset, to)...)
-		pre.rules = append(pre.rules, append(append(exprs, match...), &expr.Verdict{Kind: verdict}))
+	add := func(match []expr.Any, verdict expr.VerdictKind) {
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), match...)
+		pre.rules = append(pre.rules, append(exprs, &expr.Verdict{Kind: verdict}))
 	}
-	for _, p := range f.LinkLocal {
-		add(p, nil, expr.VerdictAccept)
+	for _, match := range f.openLinkLocal() {
+		add(match, expr.VerdictAccept)
 	}
-	add(linkLocal, matchPort(unix.IPPROTO_TCP, dnsPort), expr.VerdictAccept)
-	add(linkLocal, matchPort(unix.IPPROTO_UDP, dnsPort), expr.VerdictAccept)
-	add(linkLocal, nil, expr.VerdictDrop)
+	add(matchNetwork(destinationOffset, linkLocal), expr.VerdictDrop)
 	return pre
+}
+
+// openLinkLocal matches the packets to link-local addresses that instances can send.
+func (f *Firewall) openLinkLocal() [][]expr.Any {
+	var out [][]expr.Any
+	for _, p := range f.LinkLocal {
+		out = append(out, matchNetwork(destinationOffset, p))
+	}
+	return append(out,
+		append(matchNetwork(destinationOffset, linkLocal), matchPort(unix.IPPROTO_TCP, dnsPort)...),
+		append(matchNetwork(destinationOffset, linkLocal), matchPort(unix.IPPROTO_UDP, dnsPort)...))
 }
 
 // postrouting lets instances connect to the outside under the host's address.
@@ -184,13 +193,20 @@ func (f *Firewall) input() ownChain {
 		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), match...)
 		in.rules = append(in.rules, append(exprs, &expr.Verdict{Kind: verdict}))
 	}
-	add(matchAnswers(), expr.VerdictAccept)
-	for _, p := range append([]uint16{dnsPort}, f.Ports...) {
-		add(append(matchDestination(f.Host), matchPort(unix.IPPROTO_TCP, p)...), expr.VerdictAccept)
+	for _, match := range f.openOnHost() {
+		add(match, expr.VerdictAccept)
 	}
-	add(append(matchDestination(f.Host), matchPort(unix.IPPROTO_UDP, dnsPort)...), expr.VerdictAccept)
 	add(nil, expr.VerdictDrop)
 	return in
+}
+
+// openOnHost matches the packets to the host that instances can send.
+func (f *Firewall) openOnHost() [][]expr.Any {
+	out := [][]expr.Any{matchAnswers()}
+	for _, p := range append([]uint16{dnsPort}, f.Ports...) {
+		out = append(out, append(matchDestination(f.Host), matchPort(unix.IPPROTO_TCP, p)...))
+	}
+	return append(out, append(matchDestination(f.Host), matchPort(unix.IPPROTO_UDP, dnsPort)...))
 }
 
 // restoreForward adds the firewall's accepts to a FORWARD chain that drops by default, or

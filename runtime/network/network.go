@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -30,6 +31,8 @@ type Bridge struct {
 	bridge string
 	Subnet netip.Prefix
 	dials  chan struct{} // limits the threads that are in instances' namespaces
+
+	isolated atomic.Bool // the bridge does not forward between instances
 }
 
 const (
@@ -232,6 +235,11 @@ func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix, users userns.R
 	veth := &netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns), PeerMTU: uint32(la.MTU), PeerHardwareAddr: hardwareAddr(addr.Addr())}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("cannot create veth: %w", err)
+	}
+	if n.isolated.Load() {
+		if err := netlink.LinkSetIsolated(veth, true); err != nil {
+			return fmt.Errorf("cannot isolate veth: %w", err)
+		}
 	}
 	if err := netlink.LinkSetUp(veth); err != nil {
 		return fmt.Errorf("cannot bring up veth: %w", err)

@@ -131,6 +131,7 @@ func (m Machine) checks(own []Check) []Check {
 	return slices.Concat(all, own, []Check{
 		{"addresses", func(_ context.Context, m Machine) Finding { return addressesRule(m) }},
 		{"quotas", func(_ context.Context, m Machine) Finding { return quotasRule(m) }},
+		{"network policies", func(_ context.Context, m Machine) Finding { return policiesRule(m) }},
 		{"daemon", func(_ context.Context, m Machine) Finding { return daemonRule(m) }},
 	})
 }
@@ -456,6 +457,21 @@ func quotasRule(m Machine) Finding {
 		return Good("no org or space uses more than its quota allows")
 	}
 	return Warn(strings.Join(m.status.OverQuota, "; "), "What runs stays running. To allow more, raise the quota: dew update-org-quota or dew update-space-quota")
+}
+
+// policiesRule names the stored security groups that take effect when network policies
+// are turned on.
+func policiesRule(m Machine) Finding {
+	switch {
+	case m.status == nil || m.status.NetworkPolicies == "":
+		return Good("unknown while no dewd runs")
+	case m.status.NetworkPolicies == "on":
+		return Good("dewd enforces network policies and security groups")
+	case len(m.status.InactiveGroups) == 0:
+		return Warn("dewd does not enforce network policies and security groups; no security group is stored", "To enforce them: dewd --network-policies on")
+	}
+	return Warn("dewd does not enforce network policies and security groups. These stored security groups take effect with --network-policies on: "+strings.Join(m.status.InactiveGroups, ", "),
+		"Check their rules with dew security-group NAME, then start dewd with --network-policies on")
 }
 
 func daemonRule(m Machine) Finding {
