@@ -20,10 +20,11 @@ type networkPolicyHandlers struct{ *Handlers }
 
 func (h networkPolicyHandlers) endpoints() []rest.Endpoint {
 	const path = "/networking/v1/external/policies"
+	changes := rest.Returns[struct{}](200).Or(rest.Returns[v3.NetworkPolicyError](400)).Or(rest.Returns[v3.NetworkPolicyError](403)).Reads(rest.JSON[v3.NetworkPolicies]())
 	return []rest.Endpoint{
 		{Pattern: "GET " + path, Needs: access.Authenticated, Handler: h.listPolicies, Shape: rest.Returns[v3.NetworkPolicies](200).Query("id", "source_id", "dest_id")},
-		{Pattern: "POST " + path, Needs: access.Authenticated, Handler: h.changePolicies(h.create), Shape: rest.Returns[struct{}](200).Reads(rest.JSON[v3.NetworkPolicies]())}, // the body names the apps
-		{Pattern: "POST " + path + "/delete", Needs: access.Authenticated, Handler: h.changePolicies(h.remove), Shape: rest.Returns[struct{}](200).Reads(rest.JSON[v3.NetworkPolicies]())},
+		{Pattern: "POST " + path, Needs: access.Authenticated, Handler: h.changePolicies(h.create), Shape: changes}, // the body names the apps
+		{Pattern: "POST " + path + "/delete", Needs: access.Authenticated, Handler: h.changePolicies(h.remove), Shape: changes},
 	}
 }
 
@@ -133,7 +134,7 @@ func policyError(status int, text string) rest.Answer {
 	if status == http.StatusForbidden {
 		title, code = "CF-NotAuthorized", 10003
 	}
-	return rest.Answer{Status: status, Body: v3.NetworkPolicyError{Error: text, Errors: v3.Errors{Errors: []v3.Error{{Code: code, Title: title, Detail: text}}}}}
+	return rest.Answer{Status: status, Body: v3.NetworkPolicyError{Error: text, Errors: []v3.Error{{Code: code, Title: title, Detail: text}}}}
 }
 
 // policyOf returns the policy of a body. Without an end, the range has one port.

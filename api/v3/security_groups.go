@@ -90,6 +90,6 @@ type NetworkPolicyPorts struct {
 // NetworkPolicyError is an error of the policy server, which other clients read. It also
 // has the form of all other errors.
 type NetworkPolicyError struct {
-	Error string `json:"error"`
-	Errors
+	Error  string  `json:"error"`
+	Errors []Error `json:"errors"`
 }
