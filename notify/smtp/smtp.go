@@ -71,8 +71,11 @@ func (t Timeouts) withDefaults() Timeouts {
 		limit     *time.Duration
 		otherwise time.Duration
 	}{
-		{&t.Connect, 15 * time.Second}, {&t.Command, 5 * time.Minute}, {&t.Data, 2 * time.Minute},
-		{&t.Block, 3 * time.Minute}, {&t.Accept, 10 * time.Minute},
+		{&t.Connect, 15 * time.Second},
+		{&t.Command, 5 * time.Minute},
+		{&t.Data, 2 * time.Minute},
+		{&t.Block, 3 * time.Minute},
+		{&t.Accept, 10 * time.Minute},
 	} {
 		if *v.limit <= 0 {
 			*v.limit = v.otherwise
