@@ -26,25 +26,34 @@ import (
 func (s *Server) Handler() http.Handler {
 	accounts := s.c.Auth.Handler()
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		base := s.base(r)
+		if s.auth[hostname(r.Host)] {
+			r = withAuthPath(r)
+		}
 		switch {
 		case !s.names[hostname(r.Host)]:
 			s.fail(w, r, &rest.Error{
 				Status: http.StatusMisdirectedRequest, Code: 10000, Title: "CF-MisdirectedRequest",
 				Detail: "This server is not " + strconv.Quote(hostname(r.Host)) + ": use " + s.links.Public.String(),
 			})
-		case s.foreign(r) && !(s.daemon.IsNotify(r) && daemon.IsPreferences(r)):
+		case s.foreign(r, base) && !(s.daemon.IsNotify(r) && daemon.IsPreferences(r)):
 			s.fail(w, r, &rest.Error{
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests from pages of other origins are not allowed",
 			})
 		case isAuthRequest(r):
-			accounts.ServeHTTP(w, r)
+			accounts.ServeHTTP(w, r.WithContext(auth.WithURL(r.Context(), base.String())))
 		case s.daemon.IsNotify(r):
 			s.daemon.Notifications(w, r)
 		case s.c.Console != nil && console.IsPage(r):
 			s.c.Console.ServeHTTP(w, r)
 		default:
-			s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), s.caller(r))))
+			mux, err := s.muxFor(base)
+			if err != nil {
+				s.fail(w, r, err)
+				return
+			}
+			mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), s.caller(r))))
 		}
 	}))
 }
@@ -116,11 +125,15 @@ func (s *Server) Local() http.Handler {
 // ownNames returns the host names that a request can use. A name that a foreign DNS
 // server maps to 127.0.0.1 is not among them.
 func ownNames(public *url.URL, more []string) map[string]bool {
-	names := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true, hostname(public.Host): true}
-	for _, n := range more {
-		names[hostname(n)] = true
+	return nameSet(append([]string{"localhost", "127.0.0.1", "::1", public.Host}, more...))
+}
+
+func nameSet(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, n := range names {
+		set[hostname(n)] = true
 	}
-	return names
+	return set
 }
 
 // hostname returns the name in host[:port], in the form that is compared.
@@ -135,10 +148,10 @@ func hostname(host string) string {
 
 // foreign reports whether a page of another origin made the request. Another port of
 // this machine is another origin.
-func (s *Server) foreign(r *http.Request) bool {
+func (s *Server) foreign(r *http.Request, base *url.URL) bool {
 	origins := r.Header.Values("Origin")
 	for _, o := range origins {
-		if !strings.EqualFold(o, s.links.Public.Scheme+"://"+s.links.Public.Host) && !strings.EqualFold(o, s.links.Public.Scheme+"://"+r.Host) {
+		if !strings.EqualFold(o, s.links.Public.Scheme+"://"+s.links.Public.Host) && !strings.EqualFold(o, base.Scheme+"://"+r.Host) {
 			return true
 		}
 	}

@@ -73,7 +73,10 @@ type Config struct {
 	Roles     *auth.Roles  // the roles of callers
 
 	PublicURL string   // prefix of absolute URLs
+	FixedURL  bool     // the operator set PublicURL: a proxy can be in front of the plain listener
 	Names     []string // additional names of the listener besides localhost and PublicURL's host
+	APINames  []string // names that the router leads to the API, in addition to Names
+	AuthNames []string // those of them that are names of the authorization server
 	Version   string   // version of the program
 	Logger    *slog.Logger
 
@@ -85,6 +88,10 @@ type Config struct {
 	About v3.Status
 	// SetAside returns the problems that the daemon cannot repair now. Nil means none.
 	SetAside func() []v3.SetAside
+	// Warnings returns what is wrong with the addresses of the daemon. Nil means not known.
+	Warnings func() ([]string, error)
+	// Domain is the domain whose names of the API are reserved. Empty means none.
+	Domain string
 	// Doctor runs the checks of dewd doctor. Nil means that they are not available.
 	Doctor func(ctx context.Context) []v3.Finding
 
@@ -148,6 +155,9 @@ type Server struct {
 	access    *access.Control
 	platform  *platform.Platform
 	names     map[string]bool
+	routed    map[string]bool // names that the router leads here
+	auth      map[string]bool // names of the authorization server
+	views     *views
 	mux       *http.ServeMux
 	rows      []rest.Endpoint
 	described func() rest.Object // description of the rows, created on first use
@@ -188,12 +198,13 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = daemon.NewMetrics()
 	}
-	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, names: ownNames(public, c.Names), mux: http.NewServeMux()}
+	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, views: &views{}, mux: http.NewServeMux()}
+	s.names, s.routed, s.auth = ownNames(public, slices.Concat(c.Names, c.APINames)), nameSet(c.APINames), nameSet(c.AuthNames)
 	s.access = &access.Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}
 	s.platform = &platform.Platform{
 		DB: c.DB, Registry: c.Registry, Events: c.Events, Jobs: c.Jobs, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Catalog: c.Catalog,
 		Services: c.Services, Roles: c.Roles, Auth: c.Auth, Exits: c.Exits, Processes: c.Processes, Logs: c.Logs, Log: c.Logger,
-		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError,
+		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError, APIDomain: c.Domain,
 	}
 	s.group()
 	s.c.Metrics.Watch(c.Logs, c.Stats)
@@ -225,7 +236,7 @@ func (s *Server) group() {
 	s.daemon = &daemon.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
 		Self: daemon.Self{
-			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
+			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Warnings: s.c.Warnings, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
 			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
 		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},

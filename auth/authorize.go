@@ -26,7 +26,7 @@ func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 	if kind := query.Get("response_type"); kind != "code" {
 		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_response_type", description: "Unsupported response type: " + printable(kind)}
 	}
-	to, err := s.redirect(query.Get("redirect_uri"))
+	to, err := s.redirect(s.baseURL(r)+"/login", query.Get("redirect_uri"))
 	if err != nil {
 		return reply{}, err
 	}
@@ -43,14 +43,13 @@ func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 	return reply{status: http.StatusFound, location: to.String()}, nil
 }
 
-// redirect returns the URL that a code is sent to. Only a URL that the client has
-// registered is allowed.
-func (s *oauthHandlers) redirect(asked string) (*url.URL, error) {
+// redirect returns the URL that a code is sent to: the server's own, or one that the
+// client has registered.
+func (s *oauthHandlers) redirect(to, asked string) (*url.URL, error) {
 	c, err := s.accounts.Client(ClientSSH)
 	if err != nil {
 		return nil, err
 	}
-	to := s.cfg.PublicURL + "/uaa/login"
 	if asked != "" && asked != to && !slices.Contains(c.RedirectURIs, asked) {
 		return nil, badRequest("The redirect_uri is not registered for this client")
 	}

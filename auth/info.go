@@ -15,8 +15,8 @@ const uaaVersion = "77.20.0"
 
 // info describes how to log in. The command line shows every prompt that it finds, so
 // there are no others.
-func (s *oauthHandlers) info(*http.Request) (reply, error) {
-	base := s.cfg.PublicURL + "/uaa"
+func (s *oauthHandlers) info(r *http.Request) (reply, error) {
+	base := s.baseURL(r)
 	return reply{body: map[string]any{
 		"app":       map[string]string{"version": uaaVersion},
 		"zone_name": zone,
@@ -76,8 +76,8 @@ func (s *oauthHandlers) tokenKeys(*http.Request) (reply, error) {
 	return reply{body: map[string]any{"keys": keys}}, nil
 }
 
-func (s *oauthHandlers) discovery(*http.Request) (reply, error) {
-	base := s.cfg.PublicURL + "/uaa"
+func (s *oauthHandlers) discovery(r *http.Request) (reply, error) {
+	base := s.baseURL(r)
 	return reply{body: map[string]any{
 		"issuer":                                s.issuer,
 		"authorization_endpoint":                base + "/oauth/authorize",

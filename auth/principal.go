@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -57,6 +58,22 @@ func NewContext(ctx context.Context, p Principal) context.Context {
 func FromContext(ctx context.Context) (Principal, bool) {
 	p, ok := ctx.Value(principalKey{}).(Principal)
 	return p, ok
+}
+
+type urlKey struct{}
+
+// WithURL returns ctx with the URL at which the client reached the API, for the links
+// in responses.
+func WithURL(ctx context.Context, url string) context.Context {
+	return context.WithValue(ctx, urlKey{}, url)
+}
+
+// baseURL returns the URL of the authorization server for the client of a request.
+func (s *core) baseURL(r *http.Request) string {
+	if url, ok := r.Context().Value(urlKey{}).(string); ok {
+		return url + "/uaa"
+	}
+	return s.cfg.PublicURL + "/uaa"
 }
 
 // defaultScopes are the scopes of every user.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -409,6 +410,9 @@ func TestSessionLimit(t *testing.T) {
 	})
 }
 
+// overTLS marks the requests of TestAuthenticate that come over TLS.
+const overTLS = "X-Over-Tls"
+
 func TestAuthenticate(t *testing.T) {
 	w := newWorld(t)
 	token := w.login(admin())
@@ -430,6 +434,9 @@ func TestAuthenticate(t *testing.T) {
 		{"read with another port's origin", "GET", map[string]string{"Origin": "http://127.0.0.1:8080"}, ErrForeign},
 		{"sandboxed page", "GET", map[string]string{"Origin": "null"}, ErrForeign},
 		{"change", "POST", map[string]string{"Origin": own, CSRFHeader: csrf}, nil},
+		{"change over TLS", "POST", map[string]string{overTLS: "", "Origin": "https://" + host, CSRFHeader: csrf}, nil},
+		{"TLS origin without TLS", "POST", map[string]string{"Origin": "https://" + host, CSRFHeader: csrf}, ErrForeign},
+		{"another site over TLS", "POST", map[string]string{overTLS: "", "Origin": "https://evil.example.com", CSRFHeader: csrf}, ErrForeign},
 		{"change by the page", "DELETE", map[string]string{"Sec-Fetch-Site": "same-origin", CSRFHeader: csrf}, nil},
 		{"no CSRF token", "POST", map[string]string{"Origin": own}, ErrCSRF},
 		{"wrong CSRF token", "PATCH", map[string]string{"Origin": own, CSRFHeader: pageToken(Session{Salt: "x"}, token)}, ErrCSRF},
@@ -449,6 +456,9 @@ func TestAuthenticate(t *testing.T) {
 		r.Header.Set("Cookie", CookieName+"="+token)
 		for name, value := range tt.header {
 			r.Header.Set(name, value)
+		}
+		if _, secure := tt.header[overTLS]; secure {
+			r.TLS = &tls.ConnectionState{}
 		}
 		if _, p, err := w.c.Authenticate(r); !errors.Is(err, tt.want) || (err != nil) != (tt.want != nil) || err != nil && p.ID != "" {
 			t.Errorf("%s: %v %q, want %v", tt.name, err, p.ID, tt.want)

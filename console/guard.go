@@ -78,7 +78,7 @@ func (c *Console) fromPage(r *http.Request) bool {
 	}
 	origins := r.Header.Values("Origin")
 	for _, o := range origins {
-		if !c.ownOrigin(o, r.Host) {
+		if !c.ownOrigin(o, r) {
 			return false
 		}
 	}
@@ -92,7 +92,11 @@ func (c *Console) fromPage(r *http.Request) bool {
 	return true
 }
 
-func (c *Console) ownOrigin(origin, host string) bool {
-	scheme := c.c.Public.Scheme + "://"
-	return strings.EqualFold(origin, scheme+c.c.Public.Host) || strings.EqualFold(origin, scheme+host)
+func (c *Console) ownOrigin(origin string, r *http.Request) bool {
+	scheme := c.c.Public.Scheme
+	own := scheme + "://" + c.c.Public.Host
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return strings.EqualFold(origin, own) || strings.EqualFold(origin, scheme+"://"+r.Host)
 }

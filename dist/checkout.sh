@@ -60,7 +60,7 @@ start() {
 	mkdir -p "$root"
 	rm -f "$run/dew.sock"
 	setsid "$dewd" --root "$root" --run "$run" --listen "$(address 8484)" --router "$(address 8080)" \
-		--ssh "$(address 2222)" >"$log" 2>&1 </dev/null &
+		--ssh "$(address 2222)" --listen-tls "$(address 8485)" --router-tls "$(address 8443)" >"$log" 2>&1 </dev/null &
 	started=$!
 	if ! within 60 decided || ! living; then
 		tail -n 3 "$log" >&2

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "dew")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // users of containers find their root file system below it
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -84,7 +87,7 @@ func build(bin string) (string, error) {
 func (c *cell) flags() []string {
 	all := []string{"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"), "--log-reserve", "1MiB"}
 	if !c.defaultPorts {
-		all = append(all, "--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0")
+		all = append(all, "--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--router-tls", "127.0.0.1:0")
 	}
 	return append(all, c.extra...)
 }

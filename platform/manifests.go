@@ -119,6 +119,13 @@ func (w Tx) recordRoutes(old []app.Route, noNew bool) error {
 			return &app.JobError{Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + app.FlagRouteCreation}
 		}
 		if !there {
+			d, err := w.Registry.Domain(rt.Domain)
+			if err == nil {
+				err = refuseAPIRoute(rt, d, w.apiDomain)
+			}
+			if err != nil {
+				return err
+			}
 			if err := w.RecordRoute("audit.route.create", rt, nil); err != nil {
 				return err
 			}

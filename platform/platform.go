@@ -44,6 +44,9 @@ type Platform struct {
 	// Explain returns the response for an error. A job reports the same error as a
 	// request would.
 	Explain func(error) (status int, body v3.Errors)
+	// APIDomain is the domain in which the names of the API are reserved. Empty means
+	// that none are.
+	APIDomain string
 
 	servicesMu sync.Mutex // a check of the quotas for services and the creation are one step
 }

@@ -28,7 +28,7 @@ func (w Tx) DomainFor(rt app.Route) (app.Domain, error) {
 	case rt.Host == "" && d.Org == "" && !d.TCP():
 		return d, Refuse("Missing host. Routes in shared domains must have a host defined.")
 	}
-	return d, nil
+	return d, refuseAPIRoute(rt, d, w.apiDomain)
 }
 
 // RecordRoute records an event about a route.

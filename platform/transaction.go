@@ -22,7 +22,9 @@ type Tx struct {
 	Roles    *auth.Roles
 	Droplet  func(guid string) (droplet.Droplet, error)
 	Actor    app.Actor
-	after    *[]func() // functions to call after the commit; see afterwards
+
+	apiDomain string    // see Platform.APIDomain
+	after     *[]func() // functions to call after the commit; see afterwards
 }
 
 // afterwards calls fn after the change is stored. It does not call fn if the change is
@@ -40,7 +42,8 @@ func (p *Platform) ChangeAs(who app.Actor, fn func(w Tx) error) error {
 	var after []func()
 	err := p.DB.Update(func(tx *store.Tx) error {
 		w := Tx{
-			Registry: p.Registry.With(tx), Events: p.Events.With(tx), Roles: p.Roles.With(tx),
+			apiDomain: p.APIDomain,
+			Registry:  p.Registry.With(tx), Events: p.Events.With(tx), Roles: p.Roles.With(tx),
 			Droplet: func(guid string) (droplet.Droplet, error) { return p.Droplets.GetIn(tx, guid) },
 			Actor:   who, after: &after,
 		}

@@ -48,6 +48,7 @@ type NamesConfig struct {
 //	<index>.<host>.apps.internal  that one of them
 //	api.dew.internal              the machine, where the API listens for instances
 //	the host of any other route   the machine, where the router listens for instances
+//	the names of the API          the same
 type Names struct {
 	router   *Router
 	c        NamesConfig
@@ -163,7 +164,7 @@ func (n *Names) lookup(name string) (addrs []netip.Addr, known, ours bool) {
 			return addrs, known, true
 		}
 	}
-	if n.c.Router.IsValid() && t.serves(name) {
+	if n.c.Router.IsValid() && (t.serves(name) || n.router.isAPI(name)) {
 		return []netip.Addr{n.c.Router}, true, true
 	}
 	return nil, false, false

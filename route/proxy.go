@@ -74,7 +74,6 @@ func (f failure) write(w http.ResponseWriter) {
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
 	req.Header.Del(clientCertHeader)
-	dropConsoleCookie(req.Header)
 	if req.ProtoMajor == 1 && len(req.Header["Upgrade"]) > 0 {
 		// Data after such a request is not checked, because it can be another protocol.
 		// Unless the upgrade succeeds, it must not be read as a request.
@@ -86,6 +85,10 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	t := r.table.Load()
+	if r.serveAPI(t, w, req) {
+		return
+	}
+	dropConsoleCookie(req.Header)
 	e := t.match(req.Host, req.URL.Path)
 	if e == nil {
 		r.failed.Add(1)

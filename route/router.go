@@ -60,6 +60,9 @@ type Config struct {
 	Egress egress.Policy
 	// Roots verify the certificates of route services; nil: the machine's.
 	Roots *x509.CertPool
+	// API handles requests for the names of the API in APIHosts. Nil: there are none.
+	API      http.Handler
+	APIHosts []string
 	// Log appends access lines to the log of an app. It is never called while a request
 	// waits.
 	Log    func(app string, es ...logstream.Envelope) error
@@ -85,6 +88,7 @@ type Router struct {
 	ports        chan struct{}         // capacity 1: TCP routes may have changed
 
 	sticky           []string
+	apiHosts         map[string]bool
 	idle             time.Duration // maximum idle time of a connection
 	rate             inbound.Rate  // minimum rate of request bodies
 	signer           signer
@@ -127,6 +131,7 @@ func New(c Config) (*Router, error) {
 		ports:        make(chan struct{}, 1),
 
 		sticky:           c.Sticky,
+		apiHosts:         map[string]bool{},
 		idle:             idleTimeout,
 		rate:             inbound.MinimumRate,
 		signer:           newSigner(),
@@ -141,6 +146,9 @@ func New(c Config) (*Router, error) {
 		openPorts:   map[int]bool{},
 	}
 	r.restricted = r.c.Egress.Transport(r.serviceTransport, serviceDial)
+	for _, host := range c.APIHosts {
+		r.apiHosts[hostKey(host)] = c.API != nil
+	}
 	if len(r.sticky) == 0 {
 		r.sticky = []string{sessionCookie}
 	}

@@ -75,7 +75,6 @@ const (
 // screen is a connection that accepts only unambiguous requests.
 type screen struct {
 	net.Conn
-	secure bool // the data came over TLS
 
 	// Only the reader uses these.
 	part   part

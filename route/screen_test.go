@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -184,13 +183,9 @@ func TestScreenBehindTLS(t *testing.T) {
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(rw, r.Header.Get("X-Forwarded-Proto"))
 	}))
-	dir := t.TempDir()
-	a, err := OpenAuthority(dir, w.router.Named)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := openAuthority(t, w)
 	for want, tune := range map[int]func(*http.Transport){2: func(*http.Transport) {}, 1: func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }} {
-		client := w.secure(a.Config(), trust(t, filepath.Join(dir, "router-ca.pem")))
+		client := w.secure(a)
 		tr := client.Transport.(*http.Transport)
 		tune(tr)
 		res, err := client.Get("https://shop.dew.localhost/")

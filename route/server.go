@@ -33,15 +33,20 @@ func Server(h http.Handler) *http.Server {
 		MaxHeaderBytes:               maxHeader,
 		DisableGeneralOptionsHandler: true, // the app must answer OPTIONS *
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if s, ok := c.(*screen); ok && s.secure {
-				return context.WithValue(ctx, secureKey{}, true)
+			s, ok := c.(*screen)
+			if !ok {
+				return ctx
+			}
+			if t, ok := s.Conn.(*tls.Conn); ok {
+				return context.WithValue(ctx, secureKey{}, t.ConnectionState())
 			}
 			return ctx
 		},
 	}
 }
 
-// secureKey marks requests that came over TLS before the screen.
+// secureKey has the state of the connection of requests that came over TLS before the
+// screen.
 type secureKey struct{}
 
 func overTLS(ctx context.Context) bool { return ctx.Value(secureKey{}) != nil }
@@ -94,7 +99,7 @@ func (s *secured) handshake(c net.Conn) {
 	_ = c.SetReadDeadline(time.Time{})
 	var out net.Conn = t
 	if t.ConnectionState().NegotiatedProtocol != "h2" {
-		out = &screen{Conn: t, secure: true}
+		out = &screen{Conn: t}
 	}
 	select {
 	case s.ready <- out:

@@ -78,7 +78,7 @@ func privateFolder() (string, error) {
 func (p *Private) flags() []string {
 	return []string{
 		"--root", filepath.Join(p.dir, "root"), "--run", p.Run, "--listen", "127.0.0.1:0", "--router", "127.0.0.1:0",
-		"--ssh", "127.0.0.1:0", "--tcp-ports=", "--router-tls=", "--public-url=",
+		"--ssh", "127.0.0.1:0", "--tcp-ports=", "--router-tls=", "--listen-tls=", "--public-url=",
 	}
 }
 

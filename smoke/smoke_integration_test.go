@@ -481,7 +481,7 @@ func TestSmokeBesideOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dewd := exec.Command(filepath.Join(bin, "dewd"), "--root", filepath.Join(b.tmp, "root"), "--run", run,
-		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--tcp-ports=", "--log-reserve", "1MiB")
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--listen-tls=off", "--router-tls=off", "--tcp-ports=", "--log-reserve", "1MiB")
 	dewd.Stdout, dewd.Stderr = log, log
 	if err := dewd.Start(); err != nil {
 		t.Fatal(err)

@@ -169,6 +169,9 @@ func (b *Buffer) String() string {
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // users of containers find their root file system below it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

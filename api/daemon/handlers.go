@@ -60,6 +60,8 @@ type Self struct {
 	// SetAside lists the resources that the daemon cannot repair now; nil if there are
 	// none.
 	SetAside func() []v3.SetAside
+	// Warnings returns what is wrong with the addresses of the daemon; nil if unknown.
+	Warnings func() ([]string, error)
 	// Doctor runs the checks of dewd doctor for this daemon; nil if not available.
 	Doctor func(ctx context.Context) []v3.Finding
 	// Crashed lists the crashed instances whose files are stored. It can be nil.

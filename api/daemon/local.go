@@ -51,6 +51,11 @@ func (h statusHandlers) status(*http.Request) (any, error) {
 	if st.OverQuota, err = h.Platform.OverQuota(); err != nil {
 		return nil, err
 	}
+	if h.Warnings != nil {
+		if st.Warnings, err = h.Warnings(); err != nil {
+			return nil, err
+		}
+	}
 	st.Apps = len(apps)
 	for _, a := range apps {
 		if a.State != app.Started {

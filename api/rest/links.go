@@ -8,8 +8,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Links builds the absolute URLs of responses. They come from the configuration and
-// never from the request, because a client chooses its Host header.
+// Links builds the absolute URLs of responses. Public is the URL at which the client
+// reached the API, whose name is one of the listener's own, or the configured one.
 type Links struct{ Public *url.URL }
 
 // Href returns the absolute URL of a path.

@@ -25,9 +25,23 @@ type Status struct {
 	RefusedURLs []RefusedURL `json:"refused_urls,omitempty"`
 	// OverQuota are sentences about orgs and spaces that use more than their quotas allow.
 	OverQuota []string `json:"over_quota,omitempty"`
+	// TLS says how clients reach the daemon over TLS. Nil means that they cannot.
+	TLS *TLS `json:"tls,omitempty"`
+	// Warnings are sentences about the addresses of the daemon, each with what to do.
+	Warnings []string `json:"warnings,omitempty"`
 
 	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log stored per app
 	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention, before the limit of a quarter of the file system
+}
+
+// TLS has the addresses of the daemon with TLS, and the certificate authority (CA) that
+// clients must trust.
+type TLS struct {
+	API           string `json:"api,omitempty"`            // URL: https://127.0.0.1:8485; empty: none
+	Router        string `json:"router,omitempty"`         // URL without a host: https://127.0.0.1:8443; empty: none
+	CA            string `json:"ca,omitempty"`             // certificate in PEM; empty: the operator chose the certificate
+	CAFile        string `json:"ca_file,omitempty"`        // its file on the machine of the daemon
+	CAFingerprint string `json:"ca_fingerprint,omitempty"` // SHA-256
 }
 
 // RefusedURL is a stored URL that still works, but that a non-administrator could not

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ const leaveTime = 3 * time.Minute
 
 // Commands show the daemon, stop it, and check its machine.
 func Commands(g *command.Set) []*cli.Command {
-	return []*cli.Command{
+	return append([]*cli.Command{
 		g.WithoutClient(command.Verb{Name: "version", Category: "Getting started", Usage: "Print the version of dew", Flags: []cli.Flag{command.JSONFlag()}},
 			func(*cli.Context) error { return runVersion(g.Version, g.Out) }),
 		g.Command(command.Verb{Name: "status", Category: "Daemon", Usage: "Show the status of the daemon", Flags: []cli.Flag{command.JSONFlag()}},
@@ -33,7 +34,7 @@ func Commands(g *command.Set) []*cli.Command {
 			}),
 		g.CommandWithEnv(command.Verb{
 			Name: "credentials", ThisMachine: true, Category: "Daemon", Usage: "Print the cf commands that log in to the daemon of this machine",
-			About: "The output is for a shell. It contains the initial password of the administrator, unless that has been changed.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
+			About: "The output is for a shell. It contains the initial password of the administrator, unless that has been changed. After dew trust, cf api uses TLS.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
 			Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, w command.Env) error { return runCredentials(c.Context, w) }),
 		g.Command(command.Verb{
@@ -50,7 +51,7 @@ func Commands(g *command.Set) []*cli.Command {
 				return RunDoctor(c.Context, DoctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.Out)
 			},
 		},
-	}
+	}, trustCommands(g)...)
 }
 
 // runVersion prints the version.
@@ -84,12 +85,19 @@ func runStatus(ctx context.Context, api *client.Client, out *console.Console) er
 	row("address", api.Address())
 	row("api", s.API)
 	row("app URLs", command.RouteURL("*."+s.Domain, s.Router))
+	if t := s.TLS; t != nil {
+		row("api over TLS", cmp.Or(nameAt("api."+s.Domain, t.Router), t.API))
+		row("app URLs over TLS", nameAt("*."+s.Domain, t.Router))
+	}
 	row("containerd", s.Containerd)
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
 	row("logs", retentionText(s))
 	for _, a := range s.SetAside {
 		row("set aside", fmt.Sprintf("%s: %s (since %s; dewd retries)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
+	}
+	for _, text := range s.Warnings {
+		row("warning", text)
 	}
 	return out.Table(rows)
 }
@@ -128,6 +136,11 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.Client.Address(), Apps: command.RouteURL("*."+s.Domain, s.Router)}
 	if p, err := command.ResolveTarget(ctx, w.Client, w.Target); err == nil { // a login works without a target
 		v.Org, v.Space = p.Org, p.Space
+	}
+	if at := secureAPI(ctx, s); at != "" && strings.HasPrefix(v.API, "http:") {
+		v.API = at
+	} else if s.TLS != nil && s.TLS.CA != "" && at == "" {
+		w.Out.Warn("cf api uses no TLS, because this machine does not trust the CA of dew: run sudo dew trust, then dew credentials again")
 	}
 	if w.Out.JSON {
 		return w.Out.Encode(v)

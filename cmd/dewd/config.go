@@ -38,8 +38,10 @@ type config struct {
 	AppUID            int
 	Subnet            netip.Prefix // not valid: dewd chooses one
 	Listen, Router    string       // addresses of the API and of app routes
-	RouterTLS         string       // address of app routes over TLS (empty: disabled)
-	RouterCert        string       // certificate for it (empty: signed by dewd's own CA)
+	ListenTLS         string       // address of the API over TLS (empty or off: disabled)
+	ListenInsecure    bool         // the API can listen on a network without TLS
+	RouterTLS         string       // address of app routes over TLS (empty or off: disabled)
+	RouterCert        string       // certificate for both (empty: signed by dewd's own CA)
 	RouterKey         string
 	SSH               string        // address of the SSH server
 	TCPPorts          app.PortRange // ports of TCP routes (empty: no TCP routes)
@@ -53,7 +55,8 @@ type config struct {
 	LogAge            time.Duration // 0: only the size is limited
 	LogJournal        bool
 	DiskLimits        string
-	CrashFiles        size // limit of the files of all crashed instances (0: none are stored)
+	UserNS            string // on, off, or empty for the setting of the root
+	CrashFiles        size   // limit of the files of all crashed instances (0: none are stored)
 	CPULimit          cgroup.Cores
 	Policy            policy.Policy
 	Staging           staging
@@ -72,7 +75,7 @@ func defaultConfig() config {
 	return config{
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
-		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
+		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", ListenTLS: "127.0.0.1:8485", RouterTLS: "127.0.0.1:8443", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
 		SeccompArches: "native", DiskLimits: "on", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
 		Policy: policy.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
@@ -99,8 +102,10 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.SeccompArches, "seccomp-arches", "System call tables that apps can use, `native|all`: all also allows 32-bit programs, and apps start more slowly"),
 		text(&c.Listen, "listen", "Listen `address` of the API"),
 		text(&c.Router, "router", "Listen `address` of app routes"),
-		text(&c.RouterTLS, "router-tls", "Listen `address` of app routes over TLS (default: none)"),
-		text(&c.RouterCert, "router-cert", "Certificate `file` for --router-tls (default: dewd creates certificates, signed by ROOT/keys/router-ca.pem)"),
+		text(&c.RouterTLS, "router-tls", "Listen `address` of app routes over TLS, or off"),
+		text(&c.ListenTLS, "listen-tls", "Listen `address` of the API over TLS, or off"),
+		&cli.BoolFlag{Name: "listen-insecure", EnvVars: env("listen-insecure"), Destination: &c.ListenInsecure, Usage: "Let clients on a network use the API without TLS, at --listen and --router"},
+		text(&c.RouterCert, "router-cert", "Certificate `file` for --router-tls and --listen-tls (default: dewd creates certificates, signed by ROOT/keys/router-ca.pem)"),
 		text(&c.RouterKey, "router-key", "Private key `file` of --router-cert"),
 		value(&c.TCPPorts, "tcp-ports", "Range of ports for TCP routes, `first-last`, at the host of --router; empty for no TCP routes"),
 		text(&c.SSH, "ssh", "Listen `address` of the SSH server for instances"),
@@ -115,6 +120,7 @@ func (c *config) cellFlags() []cli.Flag {
 		value(&c.CrashFiles, "crash-files", "Maximum `bytes` of files of crashed instances to keep, for all apps together; 0 keeps none"),
 		value(&c.CPULimit, "cpu-limit", "CPU time that one instance, task, build or built-in service can use, in `cores` such as 1.5 (default: no limit)"),
 		text(&c.DiskLimits, "disk-limits", "Enforce the disk quota of instances and tasks, `on|off`; running instances keep their limit"),
+		text(&c.UserNS, "userns", "Run new instances and tasks in user namespaces of their own, `on|off` (default: on for a new root, off for a root of an older dewd)"),
 		text(&c.LogFormat, "log-format", "Format of dewd's own log on stderr, `text|json`"),
 		value(&level{&c.LogLevel}, "log-level", "Lowest level of dewd's own log, `debug|info|warn|error`"),
 	}, c.Outbound.flags()...)
@@ -306,13 +312,15 @@ func (c *config) validate() error {
 	}
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
 	must(oneOf(c.DiskLimits, "on", "off"), "disk-limits", "%q is not one of on, off", c.DiskLimits)
+	must(c.UserNS == "" || oneOf(c.UserNS, "on", "off"), "userns", "%q is not one of on, off", c.UserNS)
 	must(oneOf(c.LogFormat, "text", "json"), "log-format", "%q is not one of text, json", c.LogFormat)
 	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a valid domain in lower case, such as dew.localhost", c.Domain)
 	must(validAddress(c.Listen), "listen", "%q is not of the form host:port", c.Listen)
 	must(validAddress(c.Router), "router", "%q is not of the form host:port", c.Router)
-	must(c.RouterTLS == "" || validAddress(c.RouterTLS), "router-tls", "%q is not of the form host:port", c.RouterTLS)
+	must(isOff(c.RouterTLS) || validAddress(c.RouterTLS), "router-tls", "%q is not of the form host:port, and not off", c.RouterTLS)
+	must(isOff(c.ListenTLS) || validAddress(c.ListenTLS), "listen-tls", "%q is not of the form host:port, and not off", c.ListenTLS)
 	must((c.RouterCert == "") == (c.RouterKey == ""), "router-cert", "--router-cert and --router-key must be set together")
-	must(c.RouterCert == "" || c.RouterTLS != "", "router-cert", "--router-tls is not set (set the listen address with --router-tls)")
+	must(c.RouterCert == "" || !isOff(c.RouterTLS) || !isOff(c.ListenTLS), "router-cert", "--router-tls and --listen-tls are off (set a listen address with --router-tls)")
 	must(validAddress(c.SSH), "ssh", "%q is not of the form host:port", c.SSH)
 	must(c.PublicURL == "" || validPublicURL(c.PublicURL), "public-url", "%q is not of the form http://host[:port] or https://host[:port], without a path", c.PublicURL)
 	must(c.LogReserve > 0, "log-reserve", "the value cannot be 0, because apps that filled the disk could not continue")

@@ -121,6 +121,9 @@ func freeAddress(t testing.TB) string {
 func newCell(t testing.TB, flags ...string) *cell {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // users of containers find their root file system below it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,7 @@ func (c *cell) tearDown() {
 
 func (c *cell) command(args ...string) *exec.Cmd {
 	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"), "--log-reserve", "1MiB",
-		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0")
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--router-tls", "127.0.0.1:0")
 	return exec.Command(filepath.Join(c.bin, "dewd"), args...)
 }
 

@@ -36,7 +36,7 @@ func (c config) forDoctor() doctor.Settings {
 	return doctor.Settings{
 		Root: c.Root, Run: c.Run, Domain: c.Domain,
 		Containerd: c.Containerd, ContainerdBinary: c.ContainerdBinary, DefaultContainerd: c.Containerd == defaultConfig().Containerd,
-		Init: c.Init, Snapshotter: c.Snapshotter, DiskLimits: c.DiskLimits == "on",
+		Init: c.Init, Snapshotter: c.Snapshotter, DiskLimits: c.DiskLimits == "on", UserNS: c.UserNS != "off",
 		AppUID: c.AppUID, Subnet: c.Subnet, LogReserve: int64(c.LogReserve),
 	}
 }

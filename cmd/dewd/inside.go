@@ -24,6 +24,9 @@ type bridgeListeners struct {
 	log   *slog.Logger
 	api   net.Listener // nil: the API listens on all addresses, or could not listen on the bridge
 	front net.Listener // listener of app routes; nil: as for api
+
+	apiTLS, frontTLS net.Listener // the same over TLS; nil: also without TLS
+
 	udp   net.PacketConn
 	tcp   net.Listener
 	names *route.Names
@@ -38,6 +41,12 @@ func (d *daemon) openInside(context.Context) error {
 	d.inside = bridgeListeners{host: d.engine.Gateway(), log: d.log}
 	routes := d.inside.open(&d.inside.front, d.ports.routes, "instances cannot reach routes")
 	d.inside.open(&d.inside.api, d.ports.api, "instances cannot reach the API")
+	if len(d.ports.apiTLS) > 0 {
+		d.inside.open(&d.inside.apiTLS, d.ports.apiTLS, "instances cannot reach the API over TLS")
+	}
+	if len(d.ports.tls) > 0 {
+		d.inside.open(&d.inside.frontTLS, d.ports.tls, "instances cannot reach routes over TLS")
+	}
 	if err := d.inside.openNames(d.router, routes); err != nil {
 		d.log.Warn("instances cannot resolve internal routes: cannot listen on the bridge (stop the program that uses the port)", "err", err)
 	} else {

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-
-	"golang.org/x/sync/errgroup"
+	"strings"
 
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/route"
+	"github.com/dewrun/dew/platform"
 )
 
 // defaultTCPPorts are the default ports of TCP routes. They are below the ports that
@@ -22,9 +21,12 @@ var defaultTCPPorts = app.PortRange{First: 20000, Last: 20099}
 // listeners are the TCP ports for clients outside of instances.
 type listeners struct {
 	api    []net.Listener
+	apiTLS []net.Listener // empty: --listen-tls is off, or its port is taken
 	routes []net.Listener // of app routes
-	tls    []net.Listener // of app routes over TLS; empty: --router-tls is not set
+	tls    []net.Listener // of app routes over TLS; empty: as for apiTLS
 	ssh    []net.Listener // empty: --ssh is not set
+
+	problems []string // why dewd does not listen at an address
 }
 
 // open opens the ports.
@@ -40,11 +42,25 @@ func (l *listeners) open(cfg *config) (err error) {
 			return err
 		}
 	}
-	if cfg.RouterTLS != "" {
-		l.tls, err = listenTCP(cfg.RouterTLS, "router-tls")
-	}
-	return err
+	l.tls = l.openTLS(cfg.RouterTLS, "router-tls", "App routes are not available over TLS")
+	l.apiTLS = l.openTLS(cfg.ListenTLS, "listen-tls", "The API is not available over TLS at an address of its own")
+	return nil
 }
+
+// openTLS opens a port for TLS. If another program has it, dewd works without it.
+func (l *listeners) openTLS(address, flag, otherwise string) []net.Listener {
+	if isOff(address) {
+		return nil
+	}
+	opened, err := listenTCP(address, flag)
+	if err != nil {
+		l.problems = append(l.problems, otherwise+": "+err.Error()+". Then restart dewd; apps keep running")
+	}
+	return opened
+}
+
+// isOff reports whether an optional address is disabled.
+func isOff(address string) bool { return address == "" || address == "off" }
 
 // tcpRoute opens a port at every address of the router. A machine without IPv6 has only
 // one of two addresses. If another program has the port at one address, dewd opens it
@@ -67,6 +83,16 @@ func (l *listeners) tcpRoute(port int) (out []net.Listener, err error) {
 	return out, nil
 }
 
+// openPorts returns the ports that instances can reach.
+func (l *listeners) openPorts() (out []uint16) {
+	for _, ls := range [][]net.Listener{l.api, l.routes, l.apiTLS, l.tls} {
+		if port := portOf(ls); port != 0 {
+			out = append(out, port)
+		}
+	}
+	return out
+}
+
 // openListeners opens the ports before dewd creates anything that needs them. A
 // teardown serves no client and has no addresses.
 func (d *daemon) openListeners(context.Context) error {
@@ -76,46 +102,49 @@ func (d *daemon) openListeners(context.Context) error {
 	if err := d.ports.open(&d.cfg); err != nil {
 		return err
 	}
-	if d.cfg.PublicURL == "" {
+	d.fixedURL = d.cfg.PublicURL != ""
+	if !d.fixedURL {
 		d.cfg.PublicURL = "http://" + d.ports.api[0].Addr().String()
 	}
 	return nil
 }
 
-// serveTLS serves app routes over TLS until ctx is done.
-func (d *daemon) serveTLS(ctx context.Context) error {
-	if len(d.ports.tls) == 0 {
+// refuseInsecure refuses a new daemon that would serve the API on a network without
+// TLS. An existing one only warns; see listenProblems.
+func (c *config) refuseInsecure() error {
+	if !c.insecure() {
 		return nil
 	}
-	cfg, err := d.certificates()
-	if err != nil {
-		return infrastructure(err)
+	if _, err := os.Stat(filepath.Join(c.Root, "dew.db")); !errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	for _, l := range d.ports.tls {
-		g.Go(func() error {
-			s := route.Server(d.router)
-			s.TLSConfig = cfg.Clone() // the server changes it
-			return serve(ctx, route.Secure(l, cfg), s, d.log)
-		})
-	}
-	return g.Wait()
+	return &failure{status: statusUsage, err: fmt.Errorf("--listen: %s is an address on a network, where others can read passwords sent without TLS "+
+		"(listen on 127.0.0.1 and use --listen-tls %s for the network, or set --listen-insecure)", c.Listen, withPort(c.Listen, "8485"))}
 }
 
-// certificates returns the TLS configuration with the certificate of --router-cert, or
-// with those of dewd's own CA.
-func (d *daemon) certificates() (*tls.Config, error) {
-	if d.cfg.RouterCert != "" {
-		return route.GivenCertificate(d.cfg.RouterCert, d.cfg.RouterKey)
+// insecure reports whether the API listens on a network without TLS, and the operator
+// has not allowed that.
+func (c *config) insecure() bool { return !c.ListenInsecure && !isLoopback(c.Listen) }
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
 	}
-	dir := filepath.Join(d.cfg.Root, "keys")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	a, err := route.OpenAuthority(dir, d.router.Named)
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func withPort(address, port string) string {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, err
+		return address
 	}
-	d.log.Info("serving routes over TLS", "address", d.ports.tls[0].Addr(), "authority", filepath.Join(dir, "router-ca.pem"))
-	return a.Config(), nil
+	return net.JoinHostPort(host, port)
+}
+
+// apiHosts returns the names that the router leads to the API, and those of them that
+// are names of the authorization server.
+func (c *config) apiHosts() (all, logins []string) {
+	return platform.APIHosts(c.Domain), []string{"login." + c.Domain, "uaa." + c.Domain}
 }

@@ -15,13 +15,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // routeTest is a cell whose apps have routes.
 type routeTest struct {
 	*cell
 	front  string // host:port of the router
-	status struct{ Router, API string }
+	status v3.Status
 	client *http.Client
 }
 

@@ -21,6 +21,9 @@ import (
 func run(c *cli.Context, cfg config) (err error) {
 	ctx, stop := context.WithCancel(c.Context)
 	defer stop()
+	if err := cfg.refuseInsecure(); err != nil {
+		return err
+	}
 	d, err := open(ctx, cfg, cfg.logger())
 	if err != nil {
 		return infrastructure(err)
@@ -105,6 +108,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 		return infrastructure(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	d.serving = ctx
 	server := func(h http.Handler) *http.Server {
 		s := apiServer(h)
 		s.BaseContext = func(net.Listener) context.Context { return ctx } // streams stop with the daemon
@@ -113,7 +117,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	g.Go(func() error { return d.jobs.Run(ctx) })
 	g.Go(func() error { return serveSSH(ctx, d.ssh, d.ports.ssh) })
 	g.Go(func() error { return d.inside.serve(ctx, d.api.Handler(), d.router) })
-	g.Go(func() error { return d.serveTLS(ctx) })
+	g.Go(func() error { return addresses{d}.serveTLS(ctx, server) })
 	g.Go(func() error { return d.router.ServeTCP(ctx, d.ports.tcpRoute) })
 	d.router.Adopted()
 	g.Go(func() error {
@@ -127,9 +131,10 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	for _, l := range d.ports.routes {
 		g.Go(func() error { return serve(ctx, route.Screen(l), route.Server(d.router), d.log) })
 	}
+	addresses{d}.report()
 	service{d.log}.ready()
 	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
-		"api", d.cfg.PublicURL, "router", d.ports.routes[0].Addr())
+		"api", d.cfg.PublicURL, "router", d.ports.routes[0].Addr(), "tls", d.tls != nil)
 	return g.Wait()
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -16,6 +18,7 @@ import (
 	apidaemon "github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/drain"
@@ -86,6 +89,10 @@ type daemon struct {
 	metrics   *apidaemon.Metrics
 	ports     listeners
 	inside    bridgeListeners
+	authority *certs.Authority // nil: --router-cert is set, or TLS is off
+	tls       *tls.Config      // of the TLS listeners; nil: TLS is off
+	fixedURL  bool             // --public-url is set
+	serving   context.Context  // done when the daemon no longer serves clients
 	ssh       *sshd.Server
 	stop      context.CancelFunc
 	endApps   atomic.Bool   // a client asked to stop the apps when dewd exits
@@ -242,14 +249,18 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	if d.private != nil {
 		address = d.private.Address()
 	}
+	users, err := ownUsers(d) // before the subnet is stored
+	if err != nil {
+		return err
+	}
 	if d.subnet, err = d.chooseSubnet(ctx); err != nil {
 		return err
 	}
 	cfg := containerd.Config{
 		Names: names.For(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
-		Seccomp: ocispec.Arches(d.cfg.SeccompArches), PIDs: maxPIDs, Cores: d.cfg.CPULimit,
-		Called: d.called, HostPorts: []uint16{portOf(d.ports.api), portOf(d.ports.routes)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
+		Seccomp: ocispec.Arches(d.cfg.SeccompArches), OwnUsers: users, PIDs: maxPIDs, Cores: d.cfg.CPULimit,
+		Called: d.called, HostPorts: d.ports.openPorts(), AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Disks: disk.Config{Dir: filepath.Join(d.cfg.Root, "disks"), Off: d.cfg.DiskLimits == "off"}, Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
@@ -291,7 +302,9 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 		return err
 	}
 	d.registry.ListenTasks(d.sup.SyncTask)
+	apiHosts, _ := d.cfg.apiHosts()
 	d.router, err = route.New(route.Config{
+		API: http.HandlerFunc(addresses{d}.serveRouted), APIHosts: apiHosts,
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
 		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
@@ -314,7 +327,7 @@ func (d *daemon) openAuth() (err error) {
 
 // openAPI creates the API with the parts that only it needs.
 func (d *daemon) openAPI(ctx context.Context) (err error) {
-	if err := d.openAuth(); err != nil {
+	if err := errors.Join(d.openAuth(), addresses{d}.openCertificates()); err != nil {
 		return err
 	}
 	if err := d.openSSH(); err != nil {
@@ -334,19 +347,20 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	apiHosts, logins := d.cfg.apiHosts()
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
 		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
-		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
+		FixedURL: d.fixedURL, Names: []string{apiName, d.engine.Gateway().String()}, APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
-			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
+			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(), TLS: addresses{d}.tlsStatus(),
 			LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
 		},
-		SetAside: d.aside.List, Doctor: d.cfg.examineSelf,
+		SetAside: d.aside.List, Warnings: addresses{d}.warnings, Doctor: d.cfg.examineSelf,
 	})
 	return err
 }

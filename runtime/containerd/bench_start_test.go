@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/userns"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -31,7 +32,7 @@ import (
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	f := newFloor(b, w.engine)
-	var floor, gates, running, unlimited series
+	var floor, gates, running, unlimited, hostUsers, neither series
 	for b.Loop() {
 		w.oneStart(b) // creates the image, which is not part of a start
 		for range repetitions(b, 30) {
@@ -40,26 +41,41 @@ func BenchmarkStart(b *testing.B) {
 			w.settle(b)
 			g, r := w.oneStart(b)
 			gates, running = append(gates, g), append(running, r)
-			w.settle(b)
-			s := w.startSpec(b)
-			s.Disk = 0
-			_, r = w.measureStart(b, s)
-			unlimited = append(unlimited, r)
+			unlimited = append(unlimited, w.startWith(b, 0, true))
+			hostUsers = append(hostUsers, w.startWith(b, 1<<30, false))
+			neither = append(neither, w.startWith(b, 0, false))
 		}
 	}
 	r := newResult(b)
 	b.ReportMetric(ms(floor.median()), "floor-ms")
 	b.ReportMetric(ms(running.median()), "start-ms")
 	b.ReportMetric(ms(unlimited.median()), "unlimited-ms")
+	b.ReportMetric(ms(hostUsers.median()), "host-users-ms")
+	b.ReportMetric(ratio(running.median(), neither.median()), "start/neither")
 	b.ReportMetric(ratio(running.median(), floor.median()), "start/floor")
 	r.row(fmt.Sprintf("%d turns", len(floor)), "median", "p90", "p99", "max")
 	r.spread("floor", floor)
 	r.spread("dew, gates open", gates)
 	r.spread("dew, commands run", running)
 	r.spread("without a disk limit", unlimited)
+	r.spread("without user namespace", hostUsers)
+	r.spread("without either", neither)
+	r.row("both against neither", ratio(running.median(), neither.median()), "goal: at most 1.10")
 	r.row("ratio", ratio(running.median(), floor.median()), "goal: at most 1.30")
 	r.row("of the floor (medians):", f.steps())
 	r.print("start of an instance with one sidecar")
+}
+
+// startWith measures a start with or without a disk limit and users of its own.
+func (w *world) startWith(b *testing.B, disk int64, ownUsers bool) time.Duration {
+	b.Helper()
+	w.settle(b)
+	w.engine.cfg.OwnUsers = ownUsers
+	defer func() { w.engine.cfg.OwnUsers = true }()
+	s := w.startSpec(b)
+	s.Disk = disk
+	_, running := w.measureStart(b, s)
+	return running
 }
 
 // benchCommand is the command of the processes in the benchmarks.
@@ -198,7 +214,7 @@ func (f *floor) createResources(ctx context.Context, s runtime.Spec) (string, er
 			return "", err
 		}
 	}
-	if err := f.e.net.Create(s.Instance, s.Address); err != nil {
+	if err := f.e.net.Create(s.Instance, s.Address, userns.Range{}); err != nil {
 		return "", err
 	}
 	return f.e.images.Parent(ctx, s)

@@ -29,6 +29,7 @@ import (
 func (w *world) settle(b *testing.B) {
 	b.Helper()
 	w.eventually("the previous turn is cleaned up", func() error {
+		w.engine.retryRemovals(b.Context()) // as Keep does in a daemon
 		running := len(w.engine.known.all())
 		veths, err := w.engine.net.Veths()
 		if err != nil {

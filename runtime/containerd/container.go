@@ -32,6 +32,7 @@ type container struct {
 	appLog *logstream.Log
 	limit  *logstream.Limit // of the output of all its processes, or nil
 	procs  []*proc
+	users  containerUsers
 
 	ctx    context.Context // done when the daemon releases the instance
 	cancel context.CancelFunc
@@ -66,7 +67,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		return nil, err
 	}
 	c := &container{
-		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), appLog: l,
+		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), appLog: l, users: e.usersOf(s),
 	}
 	if s.LogRate != nil {
 		c.limit = logstream.NewLimit(*s.LogRate)

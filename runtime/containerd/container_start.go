@@ -118,9 +118,9 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	defer cancel()
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.net.Create(s.Instance, s.Address) })
+	g.Go(func() error { return e.net.Create(s.Instance, s.Address, c.users.Range) })
 	g.Go(c.createCgroups)
-	g.Go(func() error { return c.makeFiles() })
+	g.Go(c.makeFiles)
 	g.Go(func() error {
 		ms, err := e.images.Prepare(gctx, s, parent)
 		if err != nil {
@@ -149,6 +149,10 @@ func (c *container) createCgroups() error {
 	}
 	for _, p := range c.procs {
 		if err := c.e.cg.CreateFreezer(id, p.Exec); err != nil {
+			return err
+		}
+		f := c.e.cg.Freezer(id, p.Exec)
+		if err := c.users.Own(filepath.Join(f.Dir, f.File)); err != nil {
 			return err
 		}
 	}
@@ -180,6 +184,9 @@ func (c *container) makeFiles() error {
 		if err := p.create(); err != nil {
 			return err
 		}
+		if err := c.users.Own(c.appLog.CaptureDir(string(c.spec.Instance)), p.outPath, p.errPath); err != nil {
+			return err
+		}
 		if err := p.follow(onTime); err != nil {
 			return err
 		}
@@ -205,7 +212,9 @@ func (c *container) guardFor() ocispec.Guard {
 // container gets a new one that has only a loopback interface.
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
-	oci := c.e.base.Container(s, ocispec.Paths{Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor()})
+	oci := c.e.base.Container(s, ocispec.Paths{
+		Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor(), Users: c.users.Range, UserNS: c.users.path,
+	})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
@@ -225,8 +234,12 @@ func (c *container) createContainer(ctx context.Context, netns string) error {
 func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	req := &tasks.CreateTaskRequest{ContainerID: c.id}
-	for _, m := range mounts {
+	options, err := c.users.taskOptions()
+	if err != nil {
+		return err
+	}
+	req := &tasks.CreateTaskRequest{ContainerID: c.id, Options: options}
+	for _, m := range c.users.rootMounts(mounts) {
 		// If a leaf is a separate cgroup, runc's device filter does not apply to it.
 		options := append(slices.Clone(m.Options), "nodev", "nosuid")
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: options})
@@ -241,8 +254,12 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		return nil
 	})
 	g.Go(func() error {
-		if _, err := c.e.conn.Tasks.Create(gctx, req); err != nil {
-			return fmt.Errorf("cannot create task: %w", connection.Native(err))
+		err := c.users.with(mounts, func() error {
+			_, err := c.e.conn.Tasks.Create(gctx, req)
+			return connection.Native(err)
+		})
+		if err != nil {
+			return fmt.Errorf("cannot create task: %w", err)
 		}
 		r, err := c.e.conn.Tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
 		if err != nil {

@@ -48,6 +48,7 @@ type Config struct {
 	Subnet      netip.Prefix
 	Snapshotter string
 	Seccomp     ocispec.Arches
+	OwnUsers    bool           // new instances and tasks get a user namespace
 	PIDs        int64          // limit of processes in one instance
 	Cores       cgroup.Cores   // limit of CPU time of one instance
 	HostPorts   []uint16       // ports of the bridge's address that instances can reach

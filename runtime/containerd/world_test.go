@@ -61,6 +61,9 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "dew")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // the users of a container find their root file system below it
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -146,6 +149,7 @@ type world struct {
 	logDir    string
 	subnet    int
 	disks     disk.Config
+	hostUsers bool // instances have the users of the machine
 
 	db          *store.DB
 	reg         *registry.Registry
@@ -212,7 +216,7 @@ func (w *world) open() {
 func (w *world) config() Config {
 	return Config{
 		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(shared.bin, "dew-init"),
-		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024,
+		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024, OwnUsers: !w.hostUsers,
 		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Disks: w.disks, Images: w.droplets.OpenImage, Logs: w.appLogs, Logger: w.logger(),
 	}
 }

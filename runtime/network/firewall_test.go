@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/userns"
 )
 
 // lan is a host with one instance and one neighbour on its network, each in a network
@@ -80,7 +81,7 @@ func newLAN(t *testing.T) *lan {
 			t.Error(err)
 		}
 	})
-	if err := l.net.Create(id, netip.PrefixFrom(netip.MustParseAddr(lanInstance), subnet.Bits())); err != nil {
+	if err := l.net.Create(id, netip.PrefixFrom(netip.MustParseAddr(lanInstance), subnet.Bits()), userns.Range{}); err != nil {
 		t.Fatal(err)
 	}
 	l.instance = l.net.Path(id)
@@ -96,7 +97,7 @@ func newLAN(t *testing.T) *lan {
 func (l *lan) addNeighbour() {
 	l.t.Helper()
 	l.neighbour = filepath.Join(l.t.TempDir(), "neighbour")
-	if err := newNamespace(l.neighbour); err != nil {
+	if err := newNamespace(l.neighbour, userns.Range{}); err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() {

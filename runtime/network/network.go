@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/userns"
 )
 
 // Bridge gives every instance a network namespace with a veth to one bridge.
@@ -211,9 +212,10 @@ func VethName(id runtime.InstanceID) string {
 }
 
 // Create creates the namespace of an instance, with lo and eth0 up.
-func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix) error {
+// It belongs to the user namespace of the instance, if that has users of its own.
+func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix, users userns.Range) error {
 	path := n.Path(id)
-	if err := newNamespace(path); err != nil {
+	if err := newNamespace(path, users); err != nil {
 		return err
 	}
 	ns, err := netns.GetFromPath(path)
@@ -276,12 +278,15 @@ func (n *Bridge) configure(ns netns.NsHandle, addr netip.Prefix) error {
 }
 
 // newNamespace creates a network namespace that a bind mount at path keeps alive.
-func newNamespace(path string) error {
+func newNamespace(path string, users userns.Range) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
 		return fmt.Errorf("cannot create network namespace: %w", err)
 	}
 	f.Close()
+	if users.Enabled() {
+		return users.NewNetwork(path)
+	}
 	done := make(chan error)
 	go func() {
 		// Never unlocked: the thread is in the new namespace and must exit with this

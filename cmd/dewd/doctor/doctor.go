@@ -57,7 +57,7 @@ type Settings struct {
 	Containerd, ContainerdBinary string
 	DefaultContainerd            bool // whether Containerd is the default socket
 	Init, Snapshotter            string
-	DiskLimits                   bool
+	DiskLimits, UserNS           bool // whether they are not turned off
 	AppUID                       int
 	Subnet                       netip.Prefix // not valid: dewd chooses one
 	LogReserve                   int64
@@ -119,6 +119,7 @@ func (m Machine) checks(own []Check) []Check {
 		{"subnet", checkSubnet},
 		{"disk", checkDisk},
 		{"disk limits", tryDiskLimits},
+		{"userns", tryUsers},
 		{"hole punching", tryPunch},
 		{"inotify", func(_ context.Context, m Machine) Finding {
 			return inotifyRule(m.read("/proc/sys/fs/inotify/max_user_instances"), m.read("/proc/sys/fs/inotify/max_user_watches"))
@@ -128,6 +129,7 @@ func (m Machine) checks(own []Check) []Check {
 		return all[:1]
 	}
 	return slices.Concat(all, own, []Check{
+		{"addresses", func(_ context.Context, m Machine) Finding { return addressesRule(m) }},
 		{"quotas", func(_ context.Context, m Machine) Finding { return quotasRule(m) }},
 		{"daemon", func(_ context.Context, m Machine) Finding { return daemonRule(m) }},
 	})
@@ -434,6 +436,19 @@ func (m *Machine) FindDaemon(ctx context.Context) {
 	if st, err := c.Daemon().Status(ctx); err == nil {
 		m.status, m.Root, m.Domain = &st, st.Root, st.Domain
 	}
+}
+
+// addressesRule reports what is wrong with the listeners of a running daemon.
+func addressesRule(m Machine) Finding {
+	switch {
+	case m.status == nil:
+		return Good("not checked: no dewd was found")
+	case len(m.status.Warnings) > 0:
+		return Warn(strings.Join(m.status.Warnings, "; "), "see --listen, --listen-tls and --router-tls in dewd --help")
+	case m.status.TLS == nil:
+		return Good("API %s, without TLS", m.status.API)
+	}
+	return Good("API %s; with TLS %s, routes %s", m.status.API, m.status.TLS.API, m.status.TLS.Router)
 }
 
 func quotasRule(m Machine) Finding {

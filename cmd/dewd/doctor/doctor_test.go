@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/testkit"
@@ -416,4 +417,21 @@ func FuzzTexts(f *testing.F) {
 			t.Error("a version out of nothing")
 		}
 	})
+}
+
+func TestAddressesRule(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status *v3.Status
+		level  string
+		says   string
+	}{
+		"no daemon":   {nil, OK, "not checked"},
+		"without TLS": {&v3.Status{API: "http://127.0.0.1:8484"}, OK, "http://127.0.0.1:8484, without TLS"},
+		"TLS":         {&v3.Status{TLS: &v3.TLS{API: "https://127.0.0.1:8485", Router: "https://127.0.0.1:8443"}}, OK, "with TLS https://127.0.0.1:8485, routes https://127.0.0.1:8443"},
+		"a problem":   {&v3.Status{Warnings: []string{"The port is taken", "The route hides the API"}}, Warning, "The port is taken; The route hides the API"},
+	} {
+		if got := addressesRule(Machine{status: tt.status}); got.Level != tt.level || !strings.Contains(got.What, tt.says) || (got.Level == Warning) != (got.Do != "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/disk"
+	"github.com/dewrun/dew/runtime/userns"
 )
 
 // The checks of this file try operations instead of reading settings. They use a
@@ -90,6 +91,17 @@ func tryDiskLimits(ctx context.Context, m Machine) Finding {
 		return Warn(fmt.Sprintf("an ext4 image on a loop device for each instance; they can grow by %d MiB, but only %d MiB are free", growth>>20, free>>20), "free disk space, or set a smaller disk_quota for apps")
 	}
 	return Good("an ext4 image on a loop device for each instance")
+}
+
+// tryUsers mounts a small layer for the users of a container.
+func tryUsers(_ context.Context, m Machine) Finding {
+	if !m.UserNS || m.Snapshotter != "overlayfs" {
+		return Good("none: --userns is off, or --snapshotter is not overlayfs")
+	}
+	if err := errors.Join(userns.Probe(nearest(m.Root)), userns.Reachable(m.Run)); err != nil {
+		return Warn(oneLine(err)+": instances run with the users of the machine", userns.Remedy(err))
+	}
+	return Good("work on %s", nearest(m.Root))
 }
 
 // tryNetwork creates the network devices of an instance.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/userns"
 )
 
 // InitPath is the path of dew-init in every container.
@@ -67,6 +68,8 @@ type Paths struct {
 	Dir     string // its folder of run-time files
 	Netns   string
 	Cgroups string // OCI cgroupsPath
+	Users   userns.Range
+	UserNS  string // its user namespace, if it has users of its own
 	Guard   Guard
 }
 
@@ -95,11 +98,21 @@ func (b Base) Container(s runtime.Spec, p Paths) *specs.Spec {
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 		},
 	}
+	if p.Users.Enabled() {
+		p.useOwnUsers(spec)
+	}
 	spec.Linux.Seccomp = seccomp.DefaultProfile(spec)
 	if native, ok := nativeArch[goruntime.GOARCH]; ok && b.Seccomp != AllArches {
 		spec.Linux.Seccomp.Architectures = []specs.Arch{native}
 	}
 	return spec
+}
+
+// useOwnUsers gives the container the user namespace of its network namespace.
+func (p Paths) useOwnUsers(spec *specs.Spec) {
+	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: p.Users.First, Size: userns.Size}}
+	spec.Linux.Namespaces = append(spec.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: p.UserNS})
+	spec.Linux.UIDMappings, spec.Linux.GIDMappings = ids, ids
 }
 
 // Process returns a process in the container. An exec inherits nothing from the

@@ -45,6 +45,22 @@ func (m *Mounts) With(mounts []mount.Mount, fn func(root string) error) error {
 	return errors.Join(err, os.Remove(root))
 }
 
+// At returns the mount point with a name, for Hold.
+func (m *Mounts) At(name string) string { return filepath.Join(m.dir, name) }
+
+// Hold creates the mount point with a name, and runs fn, which mounts something on it.
+// Then it removes both. A later daemon finds the mount if this one is killed.
+func (m *Mounts) Hold(name string, fn func() error) error {
+	if err := os.MkdirAll(m.At(name), 0o700); err != nil {
+		return fmt.Errorf("cannot create mount point: %w", err)
+	}
+	err := fn()
+	if uerr := mount.UnmountAll(m.At(name), unix.MNT_DETACH); uerr != nil {
+		return errors.Join(err, fmt.Errorf("cannot unmount %s: %w", m.At(name), uerr))
+	}
+	return errors.Join(err, os.Remove(m.At(name)))
+}
+
 // Sweep unmounts the mounts of a killed daemon.
 func (m *Mounts) Sweep() error {
 	entries, err := os.ReadDir(m.dir)
