@@ -89,7 +89,7 @@ func (l sendRequest) checkForAddress() error {
 	case l.to == "":
 		wrong = append(wrong, `"to" is a required field`)
 	case bareAddress(l.to) == "":
-		wrong = append(wrong, `"to" is improperly formatted: it must be exactly one address`)
+		wrong = append(wrong, `"to" is improperly formatted`+": it must be exactly one address")
 	}
 	return l.check(append(wrong, l.problems()...))
 }
