@@ -381,7 +381,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Vcap-Request-Id", id)
-		r = r.WithContext(context.WithValue(r.Context(), rest.RequestKey{}, id))
+		r = withoutSlash(r.WithContext(context.WithValue(r.Context(), rest.RequestKey{}, id)))
 		defer func() {
 			p := recover()
 			if p == nil {
@@ -398,6 +398,19 @@ func (s *Server) outer(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// withoutSlash returns a request for a path of the API without the slashes at its end.
+// For clients it is the same path.
+func withoutSlash(r *http.Request) *http.Request {
+	p := r.URL.Path
+	if !strings.HasSuffix(p, "/") || !strings.HasPrefix(p, "/v3/") && !strings.HasPrefix(p, "/api/v1/") && !strings.HasPrefix(p, "/v2/read/") {
+		return r
+	}
+	u := *r.URL
+	u.Path, u.RawPath = strings.TrimRight(p, "/"), strings.TrimRight(u.RawPath, "/")
+	r.URL = &u // WithContext made a copy of the request
+	return r
 }
 
 // AllowSSH checks whether a principal can open an SSH session in the instances of an
