@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -94,6 +95,9 @@ type Config struct {
 	// MaxUpload is the maximum size of one upload in bytes. 0 means 1 GiB.
 	MaxUpload int64
 
+	// BrokerWait is how long a request waits for the first answer of a broker before it
+	// returns the URL of its job.
+	BrokerWait time.Duration
 	// Bindings returns the services that an app is bound to now, if instances read them
 	// at every start. If it is nil, instances have the bindings of their droplet.
 	Bindings func(app string) (droplet.Bindings, error)
@@ -220,7 +224,7 @@ func (s *Server) group() {
 	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
-	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
+	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, FirstAnswer: s.c.BrokerWait}
 	s.logs = &logs.Handlers{Access: s.access, Platform: s.platform, Present: show, Fail: s.fail, Beat: logs.Heartbeat}
 	s.daemon = &daemon.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,

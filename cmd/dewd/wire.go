@@ -332,7 +332,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
-		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,

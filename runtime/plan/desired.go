@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // Desired is the desired state of an instance that starts now.
@@ -85,11 +86,10 @@ func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 func (p *Planner) addBindings(d *Desired) (err error) {
 	if p.c.Bindings == nil {
 		d.bindings = d.Droplet.Bindings
-		return nil
-	}
-	if d.bindings, err = p.c.Bindings(d.App.GUID); err != nil {
+	} else if d.bindings, err = p.c.Bindings(d.App.GUID); err != nil {
 		return fmt.Errorf("cannot read the service bindings: %w", err)
 	}
+	d.bindings.Files = bindingForm(d.App) != bindingfiles.None
 	if err := d.bindings.Check(); err != nil {
 		return refuse(*d, err.Error())
 	}
@@ -214,5 +214,6 @@ func (d Desired) instanceSpec(slot runtime.SlotID, cell string, me identity) (ru
 		})
 	}
 	d.applyImage(s.Processes)
-	return s, nil
+	s.Files, err = d.bindingFiles()
+	return s, err
 }
