@@ -17,6 +17,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/doctor"
 	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/egress"
 	"github.com/dewrun/dew/registry"
@@ -157,7 +158,7 @@ func (s *storedURLs) refused() ([]v3.RefusedURL, error) {
 // refusedURLs returns the stored URLs of unknown origin that the policy refuses. It
 // leaves out names that have no address now.
 func refusedURLs(ctx context.Context, market *marketplace.Marketplace, policy *egress.Policy) (out []v3.RefusedURL, err error) {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get the result in time
+	ctx, cancel := context.WithTimeout(ctx, doctor.Limit/2) // doctor must get the result in time
 	defer cancel()
 	all, err := market.StoredURLs()
 	for _, u := range all {
@@ -171,30 +172,30 @@ func refusedURLs(ctx context.Context, market *marketplace.Marketplace, policy *e
 
 // checkURLs checks for stored URLs that only administrators could set now. The running
 // daemon reports them; without one, checkURLs reads the store.
-func checkURLs(ctx context.Context, m machine) finding {
+func checkURLs(ctx context.Context, cfg config) doctor.Finding {
 	var urls []v3.RefusedURL
 	var err error
-	if folders.HolderOf(filepath.Join(m.cfg.Root, folders.RootLock)) != "" {
-		urls, err = askURLs(ctx, m.cfg.Run)
+	if folders.HolderOf(filepath.Join(cfg.Root, folders.RootLock)) != "" {
+		urls, err = askURLs(ctx, cfg.Run)
 	} else {
-		urls, err = readURLs(ctx, m.cfg)
+		urls, err = readURLs(ctx, cfg)
 	}
 	if err != nil {
-		return warn(oneLine(fmt.Errorf("cannot check the stored URLs of service brokers, log drains and route services: %w", err)), "run dewd doctor as root, with the --root and --run of dewd")
+		return doctor.Warn(oneLine(fmt.Errorf("cannot check the stored URLs of service brokers, log drains and route services: %w", err)), "run dewd doctor as root, with the --root and --run of dewd")
 	}
 	return urlsRule(urls)
 }
 
-func urlsRule(urls []v3.RefusedURL) finding {
+func urlsRule(urls []v3.RefusedURL) doctor.Finding {
 	if len(urls) == 0 {
-		return good("the URLs of all service brokers, log drains and route services are allowed")
+		return doctor.Good("the URLs of all service brokers, log drains and route services are allowed")
 	}
 	var all []string
 	for _, u := range urls {
 		all = append(all, fmt.Sprintf("%s %s (%s) at %s, %s", u.Kind, u.Name, u.GUID, u.Host, u.Why))
 	}
 	slices.Sort(all)
-	return warn("these URLs still work, but now only an administrator can set such URLs: "+strings.Join(all, "; "),
+	return doctor.Warn("these URLs still work, but now only an administrator can set such URLs: "+strings.Join(all, "; "),
 		"set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts")
 }
 

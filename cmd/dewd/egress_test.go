@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/doctor"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/marketplace"
@@ -87,25 +88,25 @@ func oldStore(t testing.TB, root, broker, drain, front string) {
 // reads the store.
 func TestDoctorNamesStoredURLs(t *testing.T) {
 	root := t.TempDir()
-	m := machine{cfg: config{Root: root, Run: t.TempDir()}}
-	expect(t, checkURLs(t.Context(), m), levelOK, "the URLs of all service brokers, log drains and route services are allowed")
+	cfg := config{Root: root, Run: t.TempDir()}
+	expect(t, checkURLs(t.Context(), cfg), doctor.OK, "the URLs of all service brokers, log drains and route services are allowed")
 	oldStore(t, root, "127.0.0.1:9", "192.0.2.1:514", "[::ffff:169.254.169.254]/latest")
-	got := checkURLs(t.Context(), m)
-	expect(t, got, levelWarn, "route service old-door (")
-	expect(t, got, levelWarn, ") at [::ffff:169.254.169.254], a link-local address; service broker old-broker (")
+	got := checkURLs(t.Context(), cfg)
+	expect(t, got, doctor.Warning, "route service old-door (")
+	expect(t, got, doctor.Warning, ") at [::ffff:169.254.169.254], a link-local address; service broker old-broker (")
 	if strings.Contains(got.What, "192.0.2.1") {
 		t.Errorf("finding = %q", got.What)
 	}
-	if err := m.cfg.Outbound.BrokerHosts.UnmarshalText([]byte("127.0.0.1,169.254.0.0/16")); err != nil {
+	if err := cfg.Outbound.BrokerHosts.UnmarshalText([]byte("127.0.0.1,169.254.0.0/16")); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, checkURLs(t.Context(), m), levelOK, "the URLs of all service brokers, log drains and route services are allowed")
+	expect(t, checkURLs(t.Context(), cfg), doctor.OK, "the URLs of all service brokers, log drains and route services are allowed")
 }
 
 func TestURLsRule(t *testing.T) {
 	got := urlsRule([]v3.RefusedURL{{Kind: "log drain", GUID: "g", Name: "papers", Host: "h:1", Why: "a loopback address"}})
-	want := finding{
-		Level: levelWarn, What: "these URLs still work, but now only an administrator can set such URLs: log drain papers (g) at h:1, a loopback address",
+	want := doctor.Finding{
+		Level: doctor.Warning, What: "these URLs still work, but now only an administrator can set such URLs: log drain papers (g) at h:1, a loopback address",
 		Do: "set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts",
 	}
 	if d := cmp.Diff(want, got); d != "" {

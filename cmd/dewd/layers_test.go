@@ -21,7 +21,7 @@ const module = "github.com/dewrun/dew"
 // layers. Every package has one.
 var layers = map[string]int{
 	"cmd/dew": 11, "cmd/dew-init": 11, "cmd/dew-sftp": 11, "cmd/dew-static": 11, "cmd/dewd": 11,
-	"api":      10,
+	"api": 10, "cmd/dewd/doctor": 10,
 	"api/apps": 9, "api/bits": 9, "api/daemon": 9, "api/logs": 9, "api/market": 9, "api/orgs": 9, "api/routes": 9,
 	"api/present": 8,
 	"api/rest":    7, "runtime/containerd": 7,

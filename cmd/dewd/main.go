@@ -2,7 +2,7 @@
 // this machine.
 //
 //	main.go    commands and exit codes       config.go   flags, environment, their rules
-//	wire.go    parts in their opening order  doctor.go   what the machine lacks, and what to do
+//	wire.go    parts in their opening order  doctor.go   the checks of package doctor
 package main
 
 import (
@@ -47,7 +47,7 @@ func newApp(c config) *cli.App {
 		ExitErrHandler:  func(*cli.Context, error) {}, // main prints the error and exits
 		Action:          command(&c, run),
 		Commands: []*cli.Command{
-			{Name: "doctor", Usage: "Check whether this machine meets the requirements, and suggest fixes", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
+			{Name: "doctor", Usage: "Check whether this machine meets the requirements, and suggest fixes", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, runDoctor), OnUsageError: usageError},
 			{Name: "teardown", Usage: "Stop all apps of a root and remove everything outside the root; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
 			notifyCommand(),
 			{Name: "version", Usage: "Print the version", Action: printVersion, OnUsageError: usageError},

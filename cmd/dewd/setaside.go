@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/doctor"
 	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
@@ -172,17 +173,17 @@ func (s *setAside) run(ctx context.Context, ready <-chan struct{}) error {
 }
 
 // setAsideRule reports the list of the last dewd on a root.
-func setAsideRule(root string) finding {
+func setAsideRule(root string) doctor.Finding {
 	list, err := readSetAside(filepath.Join(root, setAsideFile))
 	if err != nil {
-		return warn(oneLine(fmt.Errorf("cannot read the list of parts that dewd set aside: %w", err)), "run dewd doctor as root; a running dewd writes the file again")
+		return doctor.Warn(oneLine(fmt.Errorf("cannot read the list of parts that dewd set aside: %w", err)), "run dewd doctor as root; a running dewd writes the file again")
 	}
 	if len(list) == 0 {
-		return good("nothing")
+		return doctor.Good("nothing")
 	}
 	var texts []string
 	for _, a := range list {
 		texts = append(texts, a.Part+": "+a.Error)
 	}
-	return warn(strings.Join(texts, "; "), "repair the named file or part; dewd tries again every "+retryEvery.String())
+	return doctor.Warn(strings.Join(texts, "; "), "repair the named file or part; dewd tries again every "+retryEvery.String())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/doctor"
 )
 
 // A problem that cannot be repaired is listed, for doctor as well, until a later
@@ -33,7 +34,7 @@ func TestSetAsideIsReportedAndRetried(t *testing.T) {
 	if diff := cmp.Diff(want, texts(s.List())); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
-	if f := setAsideRule(root); f.Level != levelWarn || f.What != want[0]+"; "+want[1] {
+	if f := setAsideRule(root); f.Level != doctor.Warning || f.What != want[0]+"; "+want[1] {
 		t.Errorf("doctor = %+v", f)
 	}
 	first := s.List()
@@ -46,7 +47,7 @@ func TestSetAsideIsReportedAndRetried(t *testing.T) {
 	if got := s.List(); len(got) != 0 {
 		t.Errorf("list = %v, want nothing", got)
 	}
-	if f := setAsideRule(root); f.Level != levelOK {
+	if f := setAsideRule(root); f.Level != doctor.OK {
 		t.Errorf("doctor = %+v, want ok", f)
 	}
 }

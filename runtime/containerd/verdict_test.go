@@ -218,7 +218,21 @@ func TestMachineOutOfMemory(t *testing.T) {
 	w.boot()
 	c := verdictCase{command: fmt.Sprintf("exec ./testapp alloc %d", all), class: verdict.MemoryHost, sentence: "this machine ran out of memory, and the kernel killed web"}
 	p := w.put(testApp{name: "machine", memory: 2 * all, command: c.command, sidecars: []app.Sidecar{sidecar("s", "exec sleep 1000", 32)}})
+	// The kernel of a guest without hardware support needs several minutes until it kills.
+	for round := 0; round < 5; round++ {
+		if testkit.Until(func() error { return w.hasRecord(p) }) == nil {
+			break
+		}
+	}
 	w.wantVerdict(t, p, c)
+}
+
+func (w *world) hasRecord(p app.Process) error {
+	rs, err := runtime.NewExitLog(w.db, 0).Process(p.GUID)
+	if err == nil && len(rs) == 0 {
+		err = errors.New("no exit record yet")
+	}
+	return err
 }
 
 var processID = regexp.MustCompile(`process \d+`)

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -43,20 +43,20 @@ func inNamespace(ctx context.Context, flags int, fn func() error) error {
 
 // tryOverlay mounts an overlay on the root's file system, because not every one
 // supports it.
-func tryOverlay(ctx context.Context, m machine) finding {
-	if m.cfg.Snapshotter != "overlayfs" {
-		return good("not needed: the snapshotter is %s", m.cfg.Snapshotter)
+func tryOverlay(ctx context.Context, m Machine) Finding {
+	if m.Snapshotter != "overlayfs" {
+		return Good("not needed: the snapshotter is %s", m.Snapshotter)
 	}
-	dir, err := os.MkdirTemp(nearest(m.cfg.Root), ".dew-doctor-")
+	dir, err := os.MkdirTemp(nearest(m.Root), ".dew-doctor-")
 	if err != nil {
-		return bad(oneLine(err), "run dewd doctor as root, or choose another folder with --root")
+		return Bad(oneLine(err), "run dewd doctor as root, or choose another folder with --root")
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a scratch folder
 	err = inNamespace(ctx, unix.CLONE_NEWNS|unix.CLONE_FS, func() error { return mountOverlay(dir) })
 	if err != nil {
-		return bad(oneLine(err), "load the kernel module overlay, or choose a folder on ext4, xfs or btrfs with --root")
+		return Bad(oneLine(err), "load the kernel module overlay, or choose a folder on ext4, xfs or btrfs with --root")
 	}
-	return good("works on %s", nearest(m.cfg.Root))
+	return Good("works on %s", nearest(m.Root))
 }
 
 func mountOverlay(dir string) error {
@@ -77,23 +77,23 @@ func mountOverlay(dir string) error {
 }
 
 // tryDiskLimits limits a small layer, and compares all limits with the free space.
-func tryDiskLimits(ctx context.Context, m machine) finding {
-	if m.cfg.DiskLimits == "off" || m.cfg.Snapshotter != "overlayfs" {
-		return good("none: --disk-limits is %s, --snapshotter is %s", m.cfg.DiskLimits, m.cfg.Snapshotter)
+func tryDiskLimits(ctx context.Context, m Machine) Finding {
+	if !m.DiskLimits || m.Snapshotter != "overlayfs" {
+		return Good("none: --disk-limits is %s, --snapshotter is %s", map[bool]string{true: "on", false: "off"}[m.DiskLimits], m.Snapshotter)
 	}
-	dir := nearest(m.cfg.Root)
+	dir := nearest(m.Root)
 	err := inNamespace(ctx, unix.CLONE_NEWNS|unix.CLONE_FS, func() error { return disk.Probe(dir) })
 	if err != nil {
-		return warn(oneLine(err)+": instances run without a disk limit", disk.Remedy(err))
+		return Warn(oneLine(err)+": instances run without a disk limit", disk.Remedy(err))
 	}
-	if growth, free := disk.Growth(filepath.Join(m.cfg.Root, "disks")); growth > free {
-		return warn(fmt.Sprintf("an ext4 image on a loop device for each instance; they can grow by %d MiB, but only %d MiB are free", growth>>20, free>>20), "free disk space, or set a smaller disk_quota for apps")
+	if growth, free := disk.Growth(filepath.Join(m.Root, "disks")); growth > free {
+		return Warn(fmt.Sprintf("an ext4 image on a loop device for each instance; they can grow by %d MiB, but only %d MiB are free", growth>>20, free>>20), "free disk space, or set a smaller disk_quota for apps")
 	}
-	return good("an ext4 image on a loop device for each instance")
+	return Good("an ext4 image on a loop device for each instance")
 }
 
 // tryNetwork creates the network devices of an instance.
-func tryNetwork(ctx context.Context, _ machine) finding {
+func tryNetwork(ctx context.Context, _ Machine) Finding {
 	err := inNamespace(ctx, unix.CLONE_NEWNET, func() error {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "doctor0"}}
 		if err := netlink.LinkAdd(bridge); err != nil {
@@ -106,9 +106,9 @@ func tryNetwork(ctx context.Context, _ machine) finding {
 		return masquerade()
 	})
 	if err != nil {
-		return bad(oneLine(err), "load the kernel modules bridge, veth, nf_tables and nft_masq")
+		return Bad(oneLine(err), "load the kernel modules bridge, veth, nf_tables and nft_masq")
 	}
-	return good("bridge, veth and nftables work")
+	return Good("bridge, veth and nftables work")
 }
 
 func masquerade() error {
@@ -132,12 +132,12 @@ func masquerade() error {
 var defaultNetworks = netip.MustParsePrefix("10.201.0.0/16")
 
 // checkSubnet checks that no other network uses the instances' addresses.
-func checkSubnet(_ context.Context, m machine) finding {
-	taken, err := hostNetworks(names.For(m.cfg.Root).Bridge)
+func checkSubnet(_ context.Context, m Machine) Finding {
+	taken, err := hostNetworks(names.For(m.Root).Bridge)
 	if err != nil {
-		return warn(oneLine(err), "run dewd doctor as root")
+		return Warn(oneLine(err), "run dewd doctor as root")
 	}
-	return subnetRule(m.cfg.Subnet, taken)
+	return subnetRule(m.Subnet, taken)
 }
 
 // hostNetworks returns the networks of this machine, without dewd's own bridge.
@@ -161,21 +161,21 @@ func hostNetworks(own string) ([]netip.Prefix, error) {
 	return found, nil
 }
 
-func subnetRule(chosen netip.Prefix, taken []netip.Prefix) finding {
+func subnetRule(chosen netip.Prefix, taken []netip.Prefix) Finding {
 	if chosen.IsValid() {
 		for _, t := range taken {
 			if t.Overlaps(chosen) {
-				return bad(fmt.Sprintf("%s overlaps %s, a network of this machine", chosen, t), "choose another network with --subnet")
+				return Bad(fmt.Sprintf("%s overlaps %s, a network of this machine", chosen, t), "choose another network with --subnet")
 			}
 		}
-		return good("%s is free", chosen)
+		return Good("%s is free", chosen)
 	}
 	for _, t := range taken {
 		if t.Contains(defaultNetworks.Addr()) && t.Bits() <= defaultNetworks.Bits() {
-			return bad(fmt.Sprintf("all of %s is within %s, a network of this machine", defaultNetworks, t), "choose a free network with --subnet")
+			return Bad(fmt.Sprintf("all of %s is within %s, a network of this machine", defaultNetworks, t), "choose a free network with --subnet")
 		}
 	}
-	return good("dewd chooses a free network in %s", defaultNetworks)
+	return Good("dewd chooses a free network in %s", defaultNetworks)
 }
 
 // nearest returns the folder itself, or its first parent that exists.
@@ -189,38 +189,38 @@ func nearest(dir string) string {
 	}
 }
 
-func checkDisk(_ context.Context, m machine) finding {
-	dir := nearest(m.cfg.Root)
+func checkDisk(_ context.Context, m Machine) Finding {
+	dir := nearest(m.Root)
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return bad(fmt.Sprintf("cannot read the free space of %s: %v", dir, err), "choose another folder with --root")
+		return Bad(fmt.Sprintf("cannot read the free space of %s: %v", dir, err), "choose another folder with --root")
 	}
-	return diskRule(dir, int64(s.Bavail)*s.Bsize, int64(m.cfg.LogReserve))
+	return diskRule(dir, int64(s.Bavail)*s.Bsize, m.LogReserve)
 }
 
 // pushSpace is the free space for pushing an app, in addition to the reserve.
 const pushSpace = 1 << 30
 
-func diskRule(dir string, free, reserve int64) finding {
+func diskRule(dir string, free, reserve int64) Finding {
 	what := fmt.Sprintf("%d MiB free on %s", free>>20, dir)
 	switch {
 	case free < reserve:
-		return bad(fmt.Sprintf("%s, less than the reserve of %d MiB: dewd pauses apps that print a lot", what, reserve>>20), "free disk space, or set a smaller --log-reserve")
+		return Bad(fmt.Sprintf("%s, less than the reserve of %d MiB: dewd pauses apps that print a lot", what, reserve>>20), "free disk space, or set a smaller --log-reserve")
 	case free < reserve+pushSpace:
-		return warn(what, "free disk space: a push can need more than this")
+		return Warn(what, "free disk space: a push can need more than this")
 	}
-	return good("%s", what)
+	return Good("%s", what)
 }
 
 // tryPunch punches a hole into an unnamed file.
-func tryPunch(_ context.Context, m machine) finding {
-	dir := nearest(m.cfg.Root)
+func tryPunch(_ context.Context, m Machine) Finding {
+	dir := nearest(m.Root)
 	err := disk.PunchHole(dir)
 	switch {
 	case err == nil:
-		return good("works on %s", dir)
+		return Good("works on %s", dir)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return bad("the file system of "+dir+" cannot punch holes: dewd could not free the disk space of output that it has stored", "choose a folder on ext4, xfs, btrfs or tmpfs with --root")
+		return Bad("the file system of "+dir+" cannot punch holes: dewd could not free the disk space of output that it has stored", "choose a folder on ext4, xfs, btrfs or tmpfs with --root")
 	}
-	return bad(fmt.Sprintf("cannot test hole punching on %s: %v", dir, err), "run dewd doctor as root, or choose another folder with --root")
+	return Bad(fmt.Sprintf("cannot test hole punching on %s: %v", dir, err), "run dewd doctor as root, or choose another folder with --root")
 }
