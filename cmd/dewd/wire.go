@@ -271,7 +271,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = supervisor.New(supervisor.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.droplets, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
-		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
+		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Memory: d.cfg.machineMemory(), Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
 		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
@@ -292,7 +292,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.registry.ListenTasks(d.sup.SyncTask)
 	d.router, err = route.New(route.Config{
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
-		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
+		Sticky: d.cfg.stickyCookies(), EmptyIsUnknown: d.cfg.EmptyRouteStatus == "404", Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
 	if err != nil {
 		return err

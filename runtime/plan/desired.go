@@ -159,6 +159,10 @@ func (p *Planner) InstanceSpec(d Desired, slot runtime.SlotID, id runtime.Instan
 		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: time.Now(),
 	})
 	spec.Address = addr
+	if err == nil && p.c.Memory > 0 && spec.Memory > p.c.Memory {
+		return spec, &runtime.PlacementError{Reason: fmt.Sprintf(
+			"insufficient resources: memory (the instance can use up to %dM, but this machine has %dM)", spec.Memory/mebibyte, p.c.Memory/mebibyte)}
+	}
 	return spec, err
 }
 
