@@ -166,7 +166,7 @@ func TestDeploymentRefused(t *testing.T) {
 		`"options":{"max_in_flight":"some"}`:             "whole number",
 		`"options":{"web_instances":-1}`:                 "options.web_instances: must be greater than or equal to 0",
 		`"options":{"memory_in_mb":0}`:                   "options.memory_in_mb: must be greater than 0",
-		`"options":{"speed":1}`:                          "Unknown field(s): 'speed'",
+		`"options":{"speed":1}`:                          "Options has unsupported key(s): speed",
 		`"options":{"canary":{}}`:                        "options.canary: are only valid for Canary deployments",
 		`"droplet":{"guid":"x"}`:                         "Ensure the droplet exists and belongs to this app",
 		`"revision":{"guid":"x"}`:                        "The revision does not exist",

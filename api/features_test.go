@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/platform"
 )
 
@@ -147,4 +149,60 @@ func TestRecordSSH(t *testing.T) {
 // setSSH changes the SSH server in the configuration of the server.
 func (w *testServer) setSSH(endpoint *platform.SSHEndpoint) {
 	w.s.apps.SSH, w.s.daemon.SSH = endpoint, endpoint
+}
+
+// An app reads its services from files if one of two features is enabled, never both.
+func TestBindingFeatures(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.createApp("shop")
+	at := "/v3/apps/" + a.GUID + "/features/"
+	var all v3.AppFeatures
+	w.want(200, "GET", "/v3/apps/"+a.GUID+"/features", "", &all)
+	if len(all.Resources) != 4 || all.Resources[2].Name != "service-binding-k8s" || all.Resources[2].Enabled || all.Resources[3].Name != "file-based-vcap-services" {
+		t.Errorf("features = %+v", all.Resources)
+	}
+	var f v3.AppFeature
+	if w.want(200, "PATCH", at+"service-binding-k8s", `{"enabled":true}`, &f); !f.Enabled {
+		t.Errorf("feature = %+v, want it enabled", f)
+	}
+	both := "'file-based-vcap-services' and 'service-binding-k8s' features cannot be enabled at the same time."
+	wantError(t, w.request("PATCH", at+"file-based-vcap-services", `{"enabled":true}`), "CF-UnprocessableEntity", both)
+	var env v3.Env
+	if w.want(200, "GET", "/v3/apps/"+a.GUID+"/env", "", &env); len(env.System) != 1 || env.System["SERVICE_BINDING_ROOT"] != "/etc/cf-service-bindings" {
+		t.Errorf("system variables = %v", env.System)
+	}
+	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", "applications:\n- name: shop\n  features:\n    service-binding-k8s: false\n    file-based-vcap-services: true\n    ssh: false\n    revisions: false\n", nil))
+	if got := must(w.c.Registry.App(a.GUID))(t); got.K8sBindings || !got.VCAPBindings || !got.NoSSH || !got.NoRevisions {
+		t.Errorf("app = %+v, want the features of the manifest", got)
+	}
+	if w.want(200, "GET", "/v3/apps/"+a.GUID+"/env", "", &env); env.System["VCAP_SERVICES_FILE_PATH"] != "/etc/cf-service-bindings/vcap_services" {
+		t.Errorf("system variables = %v", env.System)
+	}
+	manifest := w.request("GET", "/v3/apps/"+a.GUID+"/manifest", "").Body.String()
+	for _, want := range []string{"features:", "ssh: false", "revisions: false", "file-based-vcap-services: true"} {
+		if !strings.Contains(manifest, want) {
+			t.Errorf("the manifest lacks %s:\n%s", want, manifest)
+		}
+	}
+}
+
+// Bindings that cannot be files refuse the start, with the words of Cloud Foundry.
+func TestIncompatibleBindings(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.createApp("shop")
+	d := droplet.Droplet{
+		GUID: "d", App: a.GUID, Stack: "host", Commands: map[string]string{"web": "serve"},
+		Bindings: droplet.Bindings{JSON: `{"user-provided":[{"label":"user-provided","name":"My DB","credentials":{}}]}`},
+	}
+	if err := w.c.Shelf.Put(d); err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", `{"data":{"guid":"d"}}`, nil)
+	w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/features/service-binding-k8s", `{"enabled":true}`, nil)
+	wantError(t, w.request("POST", "/v3/apps/"+a.GUID+"/actions/start", ""), "CF-UnprocessableEntity",
+		"Cannot build service binding files for app - Invalid binding name: 'My DB'. Name must match /^[a-z0-9\\-.]{1,253}$/")
+	w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/features/service-binding-k8s", `{"enabled":false}`, nil)
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
 }

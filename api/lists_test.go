@@ -90,7 +90,7 @@ func (h *orgServer) provide(t *testing.T, name, route string) {
 	}
 	_, o, err := h.c.Services.CreateBroker(services.NewBroker{Name: "broker-" + name, URL: "https://b.example.com", Username: "u", Password: "p"})
 	if err == nil {
-		_, err = h.c.Services.Wait(t.Context(), o.GUID)
+		_, err = h.c.Services.Wait(t.Context(), o.GUID, services.Operation.Ended)
 	}
 	if err != nil {
 		t.Fatal(err)

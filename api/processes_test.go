@@ -297,3 +297,57 @@ func TestCrashEventsAreJSON(t *testing.T) {
 		}
 	}
 }
+
+// A process without a command of its own shows the one of its droplet. One process has
+// its instances on request, and those of a stopped app are down since some time.
+func TestDetectedCommand(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.startedApp("shop")
+	command := func(path string) string {
+		var p v3.Process
+		w.want(200, "GET", path, "", &p)
+		if p.Command == nil {
+			return ""
+		}
+		return *p.Command
+	}
+	if got := command("/v3/processes/" + a.GUID); got != "serve" {
+		t.Errorf("command = %q, want the one of the droplet", got)
+	}
+	w.want(200, "PATCH", "/v3/processes/"+a.GUID, `{"command":"mine"}`, nil)
+	if got := command("/v3/apps/" + a.GUID + "/processes/web"); got != "mine" {
+		t.Errorf("command = %q, want the one of the process", got)
+	}
+	w.want(200, "PATCH", "/v3/processes/"+a.GUID, `{"command":null}`, nil)
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/stop", "", nil)
+	for _, path := range []string{"/v3/processes/" + a.GUID, "/v3/apps/" + a.GUID + "/processes/web"} {
+		var p v3.Process
+		w.want(200, "GET", path+"?embed=process_instances", "", &p)
+		if len(p.EmbeddedInstances) != 1 || p.EmbeddedInstances[0].State != "DOWN" || p.EmbeddedInstances[0].Since < 1 {
+			t.Errorf("%s: instances = %+v, want one that is down for some time", path, p.EmbeddedInstances)
+		}
+		if p.Command == nil || *p.Command != "serve" {
+			t.Errorf("%s: command = %v, want the one of the droplet", path, p.Command)
+		}
+		wantError(t, w.request("GET", path+"?embed=app", ""), "CF-BadQueryParameter", "Invalid embedded resource: 'app'")
+	}
+	if got := command("/v3/processes/" + w.createApp("bare").GUID); got != "" {
+		t.Errorf("command = %q, want none without a droplet", got)
+	}
+}
+
+// A task is running as soon as it is accepted.
+func TestTaskRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.startedApp("shop")
+	var task v3.Task
+	if w.want(202, "POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"true"}`, &task); task.State != "RUNNING" {
+		t.Errorf("state = %s, want RUNNING", task.State)
+	}
+	var tasks v3.List[v3.Task]
+	if w.want(200, "GET", "/v3/tasks?states=RUNNING", "", &tasks); len(tasks.Resources) != 1 {
+		t.Errorf("tasks = %+v, want the one", tasks.Resources)
+	}
+}

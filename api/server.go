@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -105,6 +106,9 @@ type Config struct {
 	// MaxUpload is the maximum size of one upload in bytes. 0 means 1 GiB.
 	MaxUpload int64
 
+	// BrokerWait is how long a request waits for the first answer of a broker before it
+	// returns the URL of its job.
+	BrokerWait time.Duration
 	// Bindings returns the services that an app is bound to now, if instances read them
 	// at every start. If it is nil, instances have the bindings of their droplet.
 	Bindings func(app string) (droplet.Bindings, error)
@@ -235,7 +239,7 @@ func (s *Server) group() {
 	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
-	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
+	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, FirstAnswer: s.c.BrokerWait}
 	s.logs = &logs.Handlers{Access: s.access, Platform: s.platform, Present: show, Fail: s.fail, Beat: logs.Heartbeat}
 	s.daemon = &daemon.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
@@ -396,7 +400,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Vcap-Request-Id", id)
-		r = r.WithContext(context.WithValue(r.Context(), rest.RequestKey{}, id))
+		r = withoutSlash(r.WithContext(context.WithValue(r.Context(), rest.RequestKey{}, id)))
 		defer func() {
 			p := recover()
 			if p == nil {
@@ -413,6 +417,19 @@ func (s *Server) outer(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// withoutSlash returns a request for a path of the API without the slashes at its end.
+// For clients it is the same path.
+func withoutSlash(r *http.Request) *http.Request {
+	p := r.URL.Path
+	if !strings.HasSuffix(p, "/") || !strings.HasPrefix(p, "/v3/") && !strings.HasPrefix(p, "/api/v1/") && !strings.HasPrefix(p, "/v2/read/") {
+		return r
+	}
+	u := *r.URL
+	u.Path, u.RawPath = strings.TrimRight(p, "/"), strings.TrimRight(u.RawPath, "/")
+	r.URL = &u // WithContext made a copy of the request
+	return r
 }
 
 // AllowSSH checks whether a principal can open an SSH session in the instances of an

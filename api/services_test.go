@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -493,4 +494,32 @@ func TestPaidPlanWarning(t *testing.T) {
 	warned("new parameters", w.want(202, "PATCH", path, `{"parameters":{"x":1}}`, nil), "")
 	warned("a free plan", w.want(202, "PATCH", path, moved("small"), nil), "")
 	warned("a paid plan", w.want(202, "PATCH", path, moved("large"), nil), want)
+}
+
+// A request waits for the first answer of the broker: clients look at the job at once,
+// and then only after seconds.
+func TestFirstAnswer(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	w.s.market.FirstAnswer = time.Hour
+	look := func(h http.Header) string {
+		var j v3.Job
+		w.want(200, "GET", strings.TrimPrefix(h.Get("Location"), publicURL), "", &j)
+		return j.State
+	}
+	if got := look(w.want(202, "POST", "/v3/service_instances", w.managed("quick", "small", ""), nil)); got != v3.JobComplete {
+		t.Errorf("the job of a broker that answers at once is %s at the first look", got)
+	}
+	if got := look(w.want(202, "POST", "/v3/service_instances", w.managed("bad", "small", `,"parameters":{"fail":"no disk"}`), nil)); got != v3.JobFailed {
+		t.Errorf("the job of a broker that refuses is %s at the first look", got)
+	}
+	held := w.want(202, "POST", "/v3/service_instances", w.managed("slow", "large", `,"parameters":{"hold":true}`), nil)
+	if got := look(held); got != v3.JobPolling {
+		t.Errorf("the job of a broker that is at work is %s at the first look", got)
+	}
+	w.release()
+	w.complete(held)
+	// A broker that does not answer delays the request, but does not fail it.
+	w.s.market.FirstAnswer = time.Nanosecond
+	w.complete(w.want(202, "DELETE", "/v3/service_instances/"+w.service("slow").GUID, "", nil))
 }

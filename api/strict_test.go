@@ -155,3 +155,56 @@ func sendSlowly(t *testing.T, address, path, header string) (int, string) {
 	}
 	return res.StatusCode, string(body)
 }
+
+// Unknown keys of the body itself are refused, all at once. Clients send nested objects
+// back as they got them.
+func TestUnknownKeys(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.startedApp("shop")
+	space := `"relationships":{"space":{"data":{"guid":"` + w.space.GUID + `","name":"dev","links":{}},"links":{"self":{"href":"x"}}}}`
+	var made v3.App
+	w.want(201, "POST", "/v3/apps", `{"name":"echo","lifecycle":{"type":"buildpack","data":{"buildpacks":[],"colour":"red"},"links":{}},`+space+`}`, &made)
+	if made.Name != "echo" {
+		t.Errorf("app = %+v, want echo", made)
+	}
+	host := `"relationships":{"space":{"data":{"guid":"` + w.space.GUID + `"}},"domain":{"data":{"guid":"` + must(w.c.Registry.DefaultDomain())(t).GUID + `"}}}`
+	var route v3.Route
+	w.want(201, "POST", "/v3/routes", `{"host":"echo",`+host+`}`, &route)
+	w.want(200, "POST", "/v3/routes/"+route.GUID+"/destinations", `{"destinations":[{"app":{"guid":"`+a.GUID+`","name":"","links":{}}}]}`, nil)
+	for body, want := range map[string]string{
+		`{"name":"x","title":"y","colour":"red",` + space + `}`: "Unknown field(s): 'colour', 'title'",
+		`{"name":"x","Name2":"y",` + space + `}`:                "Unknown field(s): 'Name2'",
+	} {
+		wantError(t, w.request("POST", "/v3/apps", body), "CF-UnprocessableEntity", want)
+	}
+}
+
+// A slash at the end of a path changes nothing.
+func TestTrailingSlash(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.startedApp("shop")
+	for _, path := range []string{"/v3/apps/", "/v3/apps/?names=shop", "/v3/apps/" + a.GUID + "/", "/v3/apps/" + a.GUID + "/?include=space", "/v3/apps//", "/api/v1/read/" + a.GUID + "/"} {
+		w.want(200, "GET", path, "", nil)
+	}
+	w.want(404, "GET", "/v3/nothing/", "", nil)
+}
+
+// Log-cache ignores parameters that it does not know.
+func TestLogCacheParameters(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.startedApp("shop")
+	for query, some := range map[string]bool{
+		"": true, "?colour=red": true, "?envelope_type=LOG": true, "?envelope_types=LOG": true, "?envelope_types=log&envelope_types=GAUGE": true,
+		"?envelope_type=ANY": true, "?envelope_type=COUNTER": false, "?envelope_types=TIMER": false,
+	} {
+		var got v3.LogCacheRead
+		w.want(200, "GET", "/api/v1/read/"+a.GUID+query, "", &got)
+		if (len(got.Envelopes.Batch) > 0) != some {
+			t.Errorf("%q: %d envelopes, want some: %v", query, len(got.Envelopes.Batch), some)
+		}
+	}
+	w.want(200, "GET", "/api/v1/meta?local_only=true", "", nil)
+}

@@ -49,7 +49,7 @@ func TestCreateTask(t *testing.T) {
 	golden(t, "task", got.Body.Bytes())
 	plain := w.createTask(a.GUID, `{"command":"rake"}`)
 	if plain.SequenceID != 2 || len(plain.Name) != 8 || plain.MemoryInMB != app.DefaultMemoryMB || plain.DiskInMB != app.DefaultDiskMB ||
-		plain.LogRateLimit != -1 || plain.DropletGUID != d || plain.State != v3.TaskPending || *plain.User != "vcap" || plain.Result.FailureReason != nil {
+		plain.LogRateLimit != -1 || plain.DropletGUID != d || plain.State != v3.TaskRunning || *plain.User != "vcap" || plain.Result.FailureReason != nil {
 		t.Errorf("a task with nothing but a command = %+v", plain)
 	}
 	for body, want := range map[string][2]string{
@@ -161,7 +161,7 @@ func TestListTasks(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]int{
-		"/v3/tasks": 4, "/v3/tasks?names=first": 2, "/v3/tasks?states=SUCCEEDED,RUNNING": 2, "/v3/tasks?app_guids=" + a.GUID: 2,
+		"/v3/tasks": 4, "/v3/tasks?names=first": 2, "/v3/tasks?states=SUCCEEDED": 2, "/v3/tasks?states=RUNNING": 2, "/v3/tasks?states=PENDING": 0, "/v3/tasks?app_guids=" + a.GUID: 2,
 		"/v3/tasks?space_guids=" + w.space.GUID: 4, "/v3/tasks?space_guids=x": 0, "/v3/tasks?organization_guids=" + w.space.Org: 4,
 		"/v3/tasks?label_selector=n=2": 2, "/v3/tasks?names=first&states=SUCCEEDED": 0,
 		"/v3/apps/" + a.GUID + "/tasks": 2, "/v3/apps/" + a.GUID + "/tasks?sequence_ids=2": 1, "/v3/apps/" + a.GUID + "/tasks?sequence_ids=3": 0,

@@ -41,10 +41,14 @@ type App struct {
 	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
 	NoSSH      bool              `json:"no_ssh,omitempty"`    // SSH into its instances is disabled
 	// NoRevisions disables revisions: starts and deployments of the app store none.
-	NoRevisions bool      `json:"no_revisions,omitempty"`
-	Metadata    Metadata  `json:"metadata,omitzero"`
-	CreatedAt   time.Time `json:"created_at"`
-	UpdatedAt   time.Time `json:"updated_at"`
+	NoRevisions bool `json:"no_revisions,omitempty"`
+	// Its instances get files about their services instead of VCAP_SERVICES: one for
+	// each value, or one with the whole document. At most one of the two is set.
+	K8sBindings  bool      `json:"k8s_bindings,omitempty"`
+	VCAPBindings bool      `json:"vcap_bindings,omitempty"`
+	Metadata     Metadata  `json:"metadata,omitzero"`
+	CreatedAt    time.Time `json:"created_at"`
+	UpdatedAt    time.Time `json:"updated_at"`
 }
 
 // Clone returns a copy that shares nothing with a.

@@ -79,6 +79,9 @@ type Usage struct {
 	Type      string `json:"type,omitempty"`    // type of the process
 	Task      Named  `json:"task,omitzero"`
 	Buildpack string `json:"buildpack,omitempty"`
+
+	BuildpackGUID string `json:"buildpack_guid,omitempty"` // in the catalog
+
 	Memory    Change `json:"memory,omitzero"` // MB of one instance
 	Instances Change `json:"instances,omitzero"`
 

@@ -37,6 +37,7 @@ type ManifestApp struct {
 	Routes    []ManifestRoute
 	Services  []ManifestService
 	Metadata  MetadataChange
+	Features  map[string]bool // nil: not given
 	// DependsOn names the apps of the manifest that must run before this one starts.
 	// dew push orders the apps: the key is not sent to the daemon.
 	DependsOn []string

@@ -159,6 +159,7 @@ var appKeys = []appKey{
 		read:  func(d *decoder, key string, v *yamlfile.Node, m *ManifestApp) { m.Services = d.services(key, v) },
 		write: func(m *ManifestApp) any { return renderedList(m.Services, (*ManifestService).rendered) },
 	},
+	featuresKey,
 	{
 		name:  keyDependsOn,
 		read:  func(d *decoder, key string, v *yamlfile.Node, m *ManifestApp) { m.DependsOn = d.dependsOn(key, v) },

@@ -108,6 +108,9 @@ func ValidateApp(a App) error {
 			ps.Add(fmt.Sprintf("buildpacks[%d]", i), "must be the name, the URL or the folder of a buildpack, not %q", b)
 		}
 	}
+	if a.K8sBindings && a.VCAPBindings {
+		ps.Add("features", OneBindingForm)
+	}
 	if err := a.Metadata.Validate(); err != nil {
 		ps = append(ps, err)
 	}

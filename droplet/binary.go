@@ -30,6 +30,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 		return Droplet{}, err
 	}
 	defer done()
+	b.downloaded(w.App, k)
 	commands, err := readProcfile(f)
 	if err != nil {
 		return Droplet{}, err
@@ -43,14 +44,15 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
+	b.o.Say(w.App, "Uploading droplet...")
 	sha, err := b.droplets.AddImage(archive.UntilDone(ctx, image))
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.o.Say(w.App, fmt.Sprintf("Created image %.12s", sha))
+	b.uploaded(w.App, sha)
 	return Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
-		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,
+		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack, GUID: builtInGUID(BinaryBuildpack), Version: b.o.Version}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,
 	}, nil
 }
 

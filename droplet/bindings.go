@@ -14,6 +14,7 @@ import (
 type Bindings struct {
 	JSON  string   `json:"json,omitempty"`  // the value of VCAP_SERVICES; empty: none
 	Names []string `json:"names,omitempty"` // names of the service instances
+	Files bool     `json:"-"`               // the app reads files and not VCAP_SERVICES
 }
 
 // String leaves out the credentials, so that printing a droplet does not reveal them.
@@ -28,7 +29,7 @@ const maxBindings = 128<<10 - 100
 
 // Check refuses bindings that cannot be passed to a process.
 func (b Bindings) Check() error {
-	if len(b.JSON) > maxBindings {
+	if len(b.JSON) > maxBindings && !b.Files {
 		return fmt.Errorf("the credentials of all services of the app have %s, but VCAP_SERVICES can have at most %s: unbind some of %s",
 			archive.Size(int64(len(b.JSON))), archive.Size(maxBindings), strings.Join(b.Names, ", "))
 	}

@@ -94,6 +94,7 @@ type BuildOptions struct {
 	// Bindings returns the present service bindings of an app. A build stores them in
 	// its droplet. Nil means none.
 	Bindings func(app string) (Bindings, error)
+	Version  string        // of the built-in buildpacks
 	CacheDir string        // folder of the build caches (empty: no caches)
 	MemoryMB int           // limit of a staging (0: DefaultStagingMemoryMB)
 	DiskMB   int           // limit of a staging (0: DefaultStagingDiskMB)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
@@ -173,7 +174,7 @@ func TestBuildCreatesADroplet(t *testing.T) {
 		want := Droplet{
 			GUID: b.Droplet, App: "a", Package: k.GUID, Stack: "host", Image: d.Image, Reuse: d.Reuse, CreatedAt: d.CreatedAt,
 			Commands:   map[string]string{"web": "./server", "worker": "./work hard"},
-			Buildpacks: []UsedBuildpack{{Name: "binary_buildpack"}},
+			Buildpacks: []UsedBuildpack{{Name: "binary_buildpack", GUID: builtInGUID(BinaryBuildpack)}},
 		}
 		if diff := cmp.Diff(want, d); diff != "" {
 			t.Error(diff)
@@ -188,8 +189,12 @@ func TestBuildCreatesADroplet(t *testing.T) {
 		lines := []string{
 			fmt.Sprintf("a: Staging package %s (37B)", k.SHA256[:12]),
 			"a: Stack 'cflinuxfs4' does not exist here: using stack 'host'",
+			"a: Downloading app package...",
+			"a: Downloaded app package (37B)",
 			"a: Process types: web, worker",
+			"a: Uploading droplet...",
 			"a: Created image " + d.Image[:12],
+			"a: Uploaded droplet (" + y.imageSize(d.Image) + ")",
 		}
 		if diff := cmp.Diff(lines, y.loggedLines()); diff != "" {
 			t.Error(diff)
@@ -209,7 +214,7 @@ func TestBuildWithoutAProcfile(t *testing.T) {
 		if d := y.droplet(y.build(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})); len(d.Commands) != 0 {
 			t.Errorf("commands = %v, want none", d.Commands)
 		}
-		if got := y.loggedLines(); len(got) != 2 || !strings.Contains(got[1], "Created image") {
+		if got := y.loggedLines(); len(got) != 6 || !strings.Contains(got[4], "Created image") {
 			t.Errorf("said %q", got)
 		}
 	})
@@ -512,4 +517,14 @@ func TestBuildsConcurrently(t *testing.T) {
 			t.Errorf("images = %v, want two", got)
 		}
 	})
+}
+
+// imageSize returns the size of an image as log lines have it.
+func (y *testBuilds) imageSize(sha string) string {
+	y.t.Helper()
+	fi, err := os.Stat(y.droplets.path(sha))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return archive.Size(fi.Size())
 }

@@ -30,14 +30,16 @@ const stageScript = "buildpacks/stage.sh"
 
 // chosen is a buildpack that a build uses, or tries in detection.
 type chosen struct {
-	name   string // without secrets
-	key    string // changes with the content (empty: unknown before it is fetched)
-	url    string // URL of a git repository or of a zip (empty: open returns it)
-	custom bool   // named by URL or folder
-	java   bool
-	binary bool // the built-in binary buildpack, which does nothing
-	strip  string
-	open   func() (io.ReadCloser, error)
+	name    string // without secrets
+	guid    string // in the catalog, or empty
+	key     string // changes with the content (empty: unknown before it is fetched)
+	url     string // URL of a git repository or of a zip (empty: open returns it)
+	custom  bool   // named by URL or folder
+	java    bool
+	builtIn bool
+	binary  bool // the built-in binary buildpack, which does nothing
+	strip   string
+	open    func() (io.ReadCloser, error)
 }
 
 // choose returns the named buildpacks, or all to try in detection if there are no
@@ -112,7 +114,7 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 }
 
 func (c *Catalog) choice(b Buildpack) (chosen, error) {
-	h := chosen{name: b.Name, java: isJava(b.Name)}
+	h := chosen{name: b.Name, guid: b.GUID, builtIn: b.SHA256 == "", java: isJava(b.Name)}
 	if b.SHA256 != "" {
 		h.key, h.strip = b.SHA256, pool.Top
 		h.open = func() (io.ReadCloser, error) {

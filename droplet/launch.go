@@ -17,8 +17,11 @@ import (
 // UsedBuildpack is a buildpack that was used to create a droplet.
 type UsedBuildpack struct {
 	Name     string `json:"name"`               // without secrets
+	GUID     string `json:"guid,omitempty"`     // in the catalog
 	Detected string `json:"detected,omitempty"` // output of its bin/detect
-	Custom   bool   `json:"custom,omitempty"`   // named by URL or folder
+	Called   string `json:"called,omitempty"`   // its own name, as its files have it
+	Version  string `json:"version,omitempty"`
+	Custom   bool   `json:"custom,omitempty"` // named by URL or folder
 }
 
 // describe fills in the results of the buildpacks: the app's commands, its sidecars,
@@ -32,8 +35,8 @@ func describe(t stagedFiles, results map[string]string) error {
 			return err
 		}
 	}
-	for _, h := range used {
-		d.Buildpacks = append(d.Buildpacks, UsedBuildpack{Name: h.name, Custom: h.custom})
+	for i, h := range used {
+		d.Buildpacks = append(d.Buildpacks, h.used(i, t.version, results))
 		d.Java = d.Java || h.java
 		d.Custom = d.Custom || h.custom
 	}
@@ -62,6 +65,22 @@ func describe(t stagedFiles, results map[string]string) error {
 		maps.Copy(d.Commands, commands)
 	}
 	return nil
+}
+
+// used returns the i-th buildpack of a staging as the droplet names it. Its name and
+// version are those in config.yml of its dependencies, or in its file VERSION.
+func (h chosen) used(i int, builtIn string, results map[string]string) UsedBuildpack {
+	out := UsedBuildpack{Name: h.name, GUID: h.guid, Custom: h.custom}
+	var config struct{ Name, Version string }
+	if decodeYAML([]byte(results["config-"+strconv.Itoa(i)+".yml"]), &config) == nil {
+		out.Called, out.Version = firstLine(config.Name), firstLine(config.Version)
+	}
+	version := firstLine(results["version-"+strconv.Itoa(i)])
+	if h.builtIn {
+		version = builtIn
+	}
+	out.Version = cmp.Or(out.Version, version)
+	return out
 }
 
 // detectedPack returns the buildpack that detected the app.

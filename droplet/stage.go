@@ -56,6 +56,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 	if err != nil {
 		return Droplet{}, err
 	}
+	b.downloaded(w.App, k)
 	plan, err := planTar(packs, len(w.Buildpacks) == 0)
 	if err != nil {
 		return Droplet{}, err
@@ -80,7 +81,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
 	began := time.Now()
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
-		t := stagedFiles{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d}
+		t := stagedFiles{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, version: b.o.Version, droplet: &d}
 		if code == 0 {
 			return b.createDroplet(ctx, t)
 		}
@@ -123,7 +124,8 @@ type stagedFiles struct {
 	code    int
 	files   Files
 	packs   []chosen
-	detect  bool // the buildpack was to be detected
+	detect  bool   // the buildpack was to be detected
+	version string // of the built-in buildpacks
 	droplet *Droplet
 }
 
@@ -142,15 +144,34 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
+	b.o.Say(d.App, "Uploading droplet, build artifacts cache...")
 	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
 		return err
 	}
-	b.o.Say(d.App, fmt.Sprintf("Created image %.12s", d.Image))
+	b.uploaded(d.App, d.Image)
 	if err := b.storeCache(ctx, d.App, t.files); err != nil {
 		// Not an error: at worst, the next staging runs without a cache, like the first.
 		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
+	} else if fi, err := os.Stat(b.cacheFile(d.App)); err == nil {
+		b.o.Say(d.App, fmt.Sprintf("Uploaded build artifacts cache (%s)", archive.Size(fi.Size())))
 	}
+	b.o.Say(d.App, "Uploading complete")
 	return nil
+}
+
+// downloaded logs that a build has the files of its package, in the words of Cloud
+// Foundry that tools look for.
+func (b *Builds) downloaded(app string, k Package) {
+	b.o.Say(app, "Downloading app package...")
+	b.o.Say(app, fmt.Sprintf("Downloaded app package (%s)", archive.Size(k.Size)))
+}
+
+// uploaded logs the image of a new droplet.
+func (b *Builds) uploaded(app, sha string) {
+	b.o.Say(app, fmt.Sprintf("Created image %.12s", sha))
+	if fi, err := os.Stat(b.droplets.path(sha)); err == nil {
+		b.o.Say(app, fmt.Sprintf("Uploaded droplet (%s)", archive.Size(fi.Size())))
+	}
 }
 
 // stagingFile is the content of staging_info.yml in an image.

@@ -107,7 +107,7 @@ func TestStageWithBuildpacks(t *testing.T) {
 			GUID: b.Droplet, App: "a", Package: k.GUID, Stack: "host", Image: d.Image, Reuse: d.Reuse, CreatedAt: d.CreatedAt,
 			Commands:   map[string]string{"web": "./procfile", "clock": "tick"},
 			Sidecars:   []FoundSidecar{{Name: "agent", Command: "./agent", ProcessTypes: []string{"web"}, MemoryMB: 32}},
-			Buildpacks: []UsedBuildpack{{Name: "java_buildpack"}, {Name: "go_buildpack"}}, Java: true,
+			Buildpacks: []UsedBuildpack{{Name: "java_buildpack", GUID: builtInGUID(JavaBuildpack)}, {Name: "go_buildpack", GUID: builtInGUID(GoBuildpack)}}, Java: true,
 		}
 		if diff := cmp.Diff(want, d); diff != "" {
 			t.Error(diff)
@@ -203,7 +203,7 @@ func TestStageDetects(t *testing.T) {
 		y.withBuilder(f)
 		y.run()
 		d := y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "Gemfile", text: ""}).GUID}))
-		if diff := cmp.Diff([]UsedBuildpack{{Name: "ruby_buildpack", Detected: "ruby"}}, d.Buildpacks); diff != "" || d.Java {
+		if diff := cmp.Diff([]UsedBuildpack{{Name: "ruby_buildpack", GUID: builtInGUID(RubyBuildpack), Detected: "ruby"}}, d.Buildpacks); diff != "" || d.Java {
 			t.Errorf("java %v, %s", d.Java, diff)
 		}
 	})

@@ -128,7 +128,7 @@ func (sb ServiceBindings) await(ctx context.Context, o services.Operation) error
 	if o.GUID == "" {
 		return nil
 	}
-	o, err := sb.market.Wait(ctx, o.GUID)
+	o, err := sb.market.Wait(ctx, o.GUID, services.Operation.Ended)
 	if err != nil {
 		return err
 	}

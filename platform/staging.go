@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/services/bindingfiles"
 	"github.com/dewrun/dew/store"
 )
 
@@ -127,6 +129,9 @@ func (p *Platform) CheckStart(reg *registry.Registry, a *app.App) error {
 	if err != nil {
 		return err
 	}
+	if err := p.checkBindingFiles(*a, d); err != nil {
+		return err
+	}
 	ps, err := reg.Processes(a.GUID)
 	if err != nil {
 		return err
@@ -147,6 +152,21 @@ func (p *Platform) CheckStart(reg *registry.Registry, a *app.App) error {
 			p.logError(a.GUID, err.Error())
 			return Refuse("%v", err)
 		}
+	}
+	return nil
+}
+
+// checkBindingFiles refuses an app whose service bindings cannot become files.
+func (p *Platform) checkBindingFiles(a app.App, d droplet.Droplet) (err error) {
+	bindings := d.Bindings
+	if p.Bindings != nil {
+		if bindings, err = p.Bindings(a.GUID); err != nil {
+			return err
+		}
+	}
+	if _, err = bindingfiles.Of(a.K8sBindings, a.VCAPBindings).Files(bindings.Variable()); err != nil {
+		p.logError(a.GUID, err.Error())
+		return Refuse("%v", err)
 	}
 	return nil
 }
@@ -234,7 +254,12 @@ func PresentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
 	}
 	out := []v3.DropletBuildpack{}
 	for _, b := range used {
-		out = append(out, v3.DropletBuildpack{Name: b.Name, DetectOutput: b.Detected, BuildpackName: strings.TrimSuffix(b.Name, "_buildpack")})
+		short := strings.TrimSuffix(b.Name, "_buildpack")
+		b.Called = cmp.Or(b.Called, short)
+		if b.Detected == "" && !b.Custom {
+			b.Detected = short // it was named, so its bin/detect did not run
+		}
+		out = append(out, v3.DropletBuildpack{Name: b.Name, DetectOutput: b.Detected, BuildpackName: b.Called, Version: b.Version})
 	}
 	return out
 }

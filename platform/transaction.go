@@ -100,7 +100,8 @@ func (w Tx) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
 	}
 	u.State = app.UsageStagingStopped
 	if d != nil && len(d.Buildpacks) > 0 {
-		u.Buildpack = d.Buildpacks[len(d.Buildpacks)-1].Name
+		last := d.Buildpacks[len(d.Buildpacks)-1]
+		u.Buildpack, u.BuildpackGUID = last.Name, last.GUID
 	}
 	if err := w.Registry.RecordUsage(u, a.Space); err != nil || d == nil {
 		return err

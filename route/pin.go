@@ -5,11 +5,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dewrun/dew/app"
 )
 
 const (
 	// instanceHeader selects one instance: <app guid>:<index>.
 	instanceHeader = "X-Cf-App-Instance"
+	// processHeader selects a process or one of its instances: <process guid>[:<index>].
+	// During a deployment, the new instances have a process guid of their own.
+	processHeader = "X-Cf-Process-Instance"
 	// stickyCookie names the instance that holds a client's session.
 	stickyCookie = "__VCAP_ID__"
 	// sessionCookie is the session cookie of apps.
@@ -18,6 +23,7 @@ const (
 
 var (
 	badInstance = failure{http.StatusBadRequest, "invalid_cf_app_instance_header", "400 Bad Request: X-CF-App-Instance must have the form APP_GUID:INDEX.\n", "no-store"}
+	badProcess  = failure{http.StatusBadRequest, "invalid_cf_process_instance_header", "400 Bad Request: X-CF-Process-Instance must have the form PROCESS_GUID or PROCESS_GUID:INDEX.\n", "no-store"}
 	noInstance  = failure{http.StatusNotFound, "unknown_route", "404 Not Found: Requested instance does not exist for this route.\n", "no-cache, no-store"}
 )
 
@@ -27,6 +33,9 @@ var (
 func (x *exchange) pin(req *http.Request) (failure, bool) {
 	if v := req.Header.Get(instanceHeader); v != "" {
 		return x.pinInstance(v)
+	}
+	if v := req.Header.Get(processHeader); v != "" {
+		return x.pinProcess(v)
 	}
 	if len(req.Header["Cookie"]) == 0 {
 		return failure{}, true
@@ -54,10 +63,38 @@ func (x *exchange) pinInstance(v string) (failure, bool) {
 	return failure{}, true
 }
 
+// pinProcess limits the request to the instances of a process, or to one of them.
+func (x *exchange) pinProcess(v string) (failure, bool) {
+	guid, index, one := strings.Cut(v, ":")
+	n, err := strconv.Atoi(index)
+	if guid == "" || one && (err != nil || n < 0) {
+		return badProcess, false
+	}
+	process, generation, exact := app.SplitGeneration(guid)
+	newest, several := x.entry.generations(process)
+	wanted := func(ep *endpoint) bool {
+		switch {
+		case ep.slot.Process != process || one && ep.slot.Index != n:
+			return false
+		case exact:
+			return ep.slot.Generation == generation
+		}
+		return !several || ep.slot.Generation != newest // the newest are those of the deployment
+	}
+	if _, ok := x.entry.find(wanted); !ok {
+		return noInstance, false
+	}
+	x.wanted = wanted
+	return failure{}, true
+}
+
 // next returns the next instance to try, or false if there is none.
 func (x *exchange) next() (target, bool) {
 	if x.only != nil {
 		return *x.only, len(x.tried) == 0
+	}
+	if x.wanted != nil {
+		return x.entry.pickAmong(x.tried, x.wanted)
 	}
 	if x.session != "" && len(x.tried) == 0 {
 		if t, ok := x.entry.find(func(ep *endpoint) bool { return string(ep.instance) == x.session }); ok {

@@ -3,6 +3,7 @@ package route
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -150,5 +151,72 @@ func TestDropConsoleCookie(t *testing.T) {
 		if dropConsoleCookie(h); !slices.Equal(h["Cookie"], tt.want) {
 			t.Errorf("%q = %q, want %q", tt.in, h["Cookie"], tt.want)
 		}
+	}
+}
+
+// X-CF-Process-Instance selects a process or one of its instances. During a deployment
+// the guid of the process stands for its old instances.
+func TestRequestedProcess(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	for i := range 2 {
+		w.instance("a", i, says(fmt.Sprint(i)))
+	}
+	ask := func(header string) (int, string, string) {
+		req := w.request(http.MethodGet, "shop", "/", nil)
+		req.Header.Set("X-CF-Process-Instance", header)
+		res, body := w.do(req)
+		return res.StatusCode, res.Header.Get("X-Cf-RouterError"), body
+	}
+	process := ready("a", 0).Slot.Process
+	seen := map[string]bool{}
+	for range 4 {
+		status, _, body := ask(process)
+		if status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		seen[body] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("the requests of a process went to %v, want all of its instances", seen)
+	}
+	for header, want := range map[string]string{
+		process + ":1": "200  1", process + ":0": "200  0", process + ".0:1": "200  1",
+		process + ":7": "404 unknown_route " + noInstance.text, "other": "404 unknown_route " + noInstance.text, process + ".3": "404 unknown_route " + noInstance.text,
+		":1": "400 invalid_cf_process_instance_header " + badProcess.text, process + ":x": "400 invalid_cf_process_instance_header " + badProcess.text,
+		process + ":-1": "400 invalid_cf_process_instance_header " + badProcess.text,
+	} {
+		for range 2 {
+			status, name, body := ask(header)
+			if got := fmt.Sprintf("%d %s %s", status, name, body); got != want {
+				t.Errorf("%s: %q, want %q", header, got, want)
+			}
+		}
+	}
+	canary := ready("a", 5)
+	canary.Slot.Generation, canary.Slot.Index = 1, 0
+	s := httptest.NewServer(says("new"))
+	t.Cleanup(s.Close)
+	w.mu.Lock()
+	w.hosts[canary.Instance] = s.Listener.Addr().String()
+	w.mu.Unlock()
+	w.router.Changed(canary)
+	for header, want := range map[string]string{process + ".1": "new", process + ".1:0": "new", process + ":0": "0", process + ".0:0": "0"} {
+		for range 4 {
+			if _, _, body := ask(header); body != want {
+				t.Errorf("%s went to %s during a deployment, want %s", header, body, want)
+			}
+		}
+	}
+}
+
+// A route without ready instances can look like one that does not exist.
+func TestEmptyRouteStatus(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	if res, _ := w.get("shop", "/"); res.StatusCode != 503 || res.Header.Get("X-Cf-RouterError") != "no_endpoints" {
+		t.Errorf("%d %s, want 503 no_endpoints", res.StatusCode, res.Header.Get("X-Cf-RouterError"))
+	}
+	w.router.c.EmptyIsUnknown = true
+	if res, _ := w.get("shop", "/"); res.StatusCode != 404 || res.Header.Get("X-Cf-RouterError") != "unknown_route" {
+		t.Errorf("%d %s, want 404 unknown_route", res.StatusCode, res.Header.Get("X-Cf-RouterError"))
 	}
 }

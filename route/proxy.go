@@ -153,8 +153,9 @@ type exchange struct {
 	via          *url.URL // the route service that it is sent to (nil: to the app)
 	serviceEntry *entry   // the service's own route (nil: it is an external service)
 
-	only    *target // the one instance that the client selected
-	session string  // id of the instance that the client's cookie names
+	only    *target                 // the one instance that the client selected
+	wanted  func(ep *endpoint) bool // selects the instances that the client wants; nil: any
+	session string                  // id of the instance that the client's cookie names
 
 	body     *body // nil: the request has none
 	tried    []*endpoint
@@ -373,6 +374,9 @@ func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 		return
 	case errors.Is(err, errNoInstance):
 		fail = noEndpoints
+		if x.router.c.EmptyIsUnknown {
+			fail = unknownRoute
+		}
 	case errors.As(err, new(*egress.Refused)):
 		fail = notAllowed
 	case x.via != nil && x.serviceEntry == nil && (x.body == nil || !x.body.broken()): // the service did not respond

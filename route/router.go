@@ -50,6 +50,9 @@ type Config struct {
 	// Sticky are the session cookies: later requests go to the instance that set them.
 	// If empty, the default is JSESSIONID.
 	Sticky []string
+	// EmptyIsUnknown makes a route without ready instances look like one that does not
+	// exist.
+	EmptyIsUnknown bool
 	// DeleteReplaced drops the replaced destinations of a route for which needed returns false.
 	// If nil, they are kept.
 	DeleteReplaced func(route string, needed func(d app.Destination) bool) error

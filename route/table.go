@@ -236,6 +236,29 @@ func (e *entry) pick(tried []*endpoint) (picked target, ok bool) {
 	return picked, ok
 }
 
+// pickAmong returns the next of the instances that a client selected, or false if all of
+// them were tried.
+func (e *entry) pickAmong(tried []*endpoint, wanted func(ep *endpoint) bool) (target, bool) {
+	all := slices.DeleteFunc(e.targets(nil), func(t target) bool { return slices.Contains(tried, t.endpoint) || !wanted(t.endpoint) })
+	if len(all) == 0 {
+		return target{}, false
+	}
+	return all[int(e.turn.Add(1)%uint32(len(all)))], true
+}
+
+// generations returns the newest generation of a process among the instances of the
+// route, and whether there are several.
+func (e *entry) generations(process string) (newest int, several bool) {
+	newest = -1
+	for _, t := range e.targets(nil) {
+		if g := t.endpoint.slot.Generation; t.endpoint.slot.Process == process && g != newest {
+			several = several || newest >= 0
+			newest = max(newest, g)
+		}
+	}
+	return newest, several
+}
+
 // find returns an instance that a client selected. It returns false if it is currently
 // not a destination of the route.
 func (e *entry) find(wanted func(ep *endpoint) bool) (target, bool) {

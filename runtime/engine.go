@@ -87,6 +87,11 @@ var ErrUnavailable = errors.New("container service unavailable")
 // ErrNoInstance reports that no such instance or process is running.
 var ErrNoInstance = errors.New("instance or process not found")
 
+// PlacementError reports that this machine cannot run an instance.
+type PlacementError struct{ Reason string }
+
+func (e *PlacementError) Error() string { return e.Reason }
+
 // StartError reports that an instance cannot start, which process is the cause, and
 // why.
 type StartError struct {

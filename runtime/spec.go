@@ -44,15 +44,16 @@ type Spec struct {
 	Cell      string
 	Droplet   string // guid, empty for the bare stack
 	Stack     stack.Stack
-	Image     string          // sha256 of the droplet's tree, empty for the bare stack
-	Build     string          // KindStaging: guid of the build
-	Layers    []droplet.Layer // KindStaging: unpacked into the writable layer before any process starts
-	Task      string          // KindTask: guid of the task
-	Mounts    []stack.Mount   // its own mounts, after the stack's
-	Memory    int64           // limit of the whole container, in bytes
-	Disk      int64           // limit of the writable layer, in bytes
-	LogRate   *int64          // bytes of output per second that are stored; nil: all
-	Address   netip.Prefix    // address of eth0
+	Image     string            // sha256 of the droplet's tree, empty for the bare stack
+	Build     string            // KindStaging: guid of the build
+	Layers    []droplet.Layer   // KindStaging: unpacked into the writable layer before any process starts
+	Task      string            // KindTask: guid of the task
+	Mounts    []stack.Mount     // its own mounts, after the stack's
+	Files     map[string]string // its service bindings, by path below bindingfiles.Dir; they are secret
+	Memory    int64             // limit of the whole container, in bytes
+	Disk      int64             // limit of the writable layer, in bytes
+	LogRate   *int64            // bytes of output per second that are stored; nil: all
+	Address   netip.Prefix      // address of eth0
 	Ports     []int
 	Processes []ProcessSpec // main first, then the sidecars by name
 	StartedAt time.Time     // set by the engine

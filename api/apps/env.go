@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // envHandlers answers requests about environment variables of apps.
@@ -56,6 +57,9 @@ func (h envHandlers) getEnv(r *http.Request) (any, error) {
 		return nil, err
 	}
 	system := map[string]any{"VCAP_SERVICES": services}
+	if name, value := bindingfiles.Of(a.K8sBindings, a.VCAPBindings).Variable(); name != "" {
+		system = map[string]any{name: value}
+	}
 	if !perms.Can(access.ReadSecrets, a.Space) {
 		system = map[string]any{"redacted_message": platform.Hidden}
 	}

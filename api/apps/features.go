@@ -69,10 +69,12 @@ func (h featureHandlers) listFeatures(r *http.Request) (any, error) {
 		return nil, err
 	}
 	self := v3.Link{Href: h.Links.Href("v3", "apps", a.GUID, "features")}
-	return v3.AppFeatures{
-		Resources:  []v3.AppFeature{presentSSH(a), presentRevisions(a)},
-		Pagination: v3.Pagination{TotalResults: 2, TotalPages: 1, First: self, Last: self},
-	}, nil
+	out := v3.AppFeatures{Resources: []v3.AppFeature{}}
+	for _, f := range app.Features() {
+		out.Resources = append(out.Resources, presentFeature(a, f))
+	}
+	out.Pagination = v3.Pagination{TotalResults: len(out.Resources), TotalPages: 1, First: self, Last: self}
+	return out, nil
 }
 
 func (h featureHandlers) getFeature(r *http.Request) (any, error) {
@@ -80,30 +82,23 @@ func (h featureHandlers) getFeature(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return showFeature(a, r.PathValue("name"))
-}
-
-func showFeature(a app.App, name string) (any, error) {
-	switch name {
-	case v3.FeatureSSH:
-		return presentSSH(a), nil
-	case v3.FeatureRevisions:
-		return presentRevisions(a), nil
+	f, ok := app.FeatureNamed(r.PathValue("name"))
+	if !ok {
+		return nil, rest.NotFound("Feature")
 	}
-	return nil, rest.NotFound("Feature")
+	return presentFeature(a, f), nil
 }
 
 // updateFeature enables or disables a feature. Supporters cannot change SSH access.
 func (h featureHandlers) updateFeature(r *http.Request) (any, error) {
-	name := r.PathValue("name")
-	switch name {
-	case v3.FeatureSSH:
+	f, ok := app.FeatureNamed(r.PathValue("name"))
+	if !ok {
+		return nil, rest.NotFound("Feature")
+	}
+	if f.Name == app.FeatureSSH {
 		if _, err := h.Present.AppInBody(r.Context(), access.Develop, r.PathValue("guid")); err != nil {
 			return nil, rest.Missing("App", err)
 		}
-	case v3.FeatureRevisions:
-	default:
-		return nil, rest.NotFound("Feature")
 	}
 	body, err := rest.Decode[v3.UpdateAppFeature](r)
 	if err != nil {
@@ -112,27 +107,21 @@ func (h featureHandlers) updateFeature(r *http.Request) (any, error) {
 	if body.Enabled == nil {
 		return nil, rest.Unprocessable("Enabled must be a boolean")
 	}
-	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
-	a, err := h.Present.ChangeApp(r, "audit.app.update", request, func(_ platform.Tx, a *app.App) error {
-		if name == v3.FeatureSSH {
-			a.NoSSH = !*body.Enabled
-		} else {
-			a.NoRevisions = !*body.Enabled
+	a, err := h.Present.ChangeApp(r, "audit.app.update", map[string]any{f.Column: *body.Enabled}, func(_ platform.Tx, a *app.App) error {
+		f.Set(a, *body.Enabled)
+		if a.K8sBindings && a.VCAPBindings {
+			return rest.Unprocessable(app.OneBindingForm)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return showFeature(a, name)
+	return presentFeature(a, f), nil
 }
 
-func presentRevisions(a app.App) v3.AppFeature {
-	return v3.AppFeature{Name: v3.FeatureRevisions, Description: "Enable versioning of an application", Enabled: !a.NoRevisions}
-}
-
-func presentSSH(a app.App) v3.AppFeature {
-	return v3.AppFeature{Name: v3.FeatureSSH, Description: "Enable SSHing into the app.", Enabled: !a.NoSSH}
+func presentFeature(a app.App, f app.Feature) v3.AppFeature {
+	return v3.AppFeature{Name: f.Name, Description: f.Description, Enabled: f.Enabled(a)}
 }
 
 // createSSHCode gives the caller a code that identifies them to the SSH server. The SSH

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -40,7 +41,10 @@ func (h processHandlers) endpoints() []rest.Endpoint {
 			Pattern: "GET /v3/processes", Needs: access.Authenticated,
 			Handler: h.listProcesses, Shape: rest.PageOf[v3.Process]("guids", "types", "app_guids", "space_guids", "organization_guids", "embed", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "GET /v3/processes/{guid}", Needs: access.Read, Resource: access.Process, Handler: h.getProcess, Shape: rest.Returns[v3.Process](200)},
+		{
+			Pattern: "GET /v3/processes/{guid}", Needs: access.Read, Resource: access.Process,
+			Handler: h.getProcess, Shape: rest.Returns[v3.Process](200).Query("embed"),
+		},
 		{
 			Pattern: "PATCH /v3/processes/{guid}", Needs: access.Support, Resource: access.Process,
 			Handler: h.updateProcess, Shape: rest.Returns[v3.Process](200).Reads(rest.JSON[v3.UpdateProcess]()),
@@ -58,7 +62,10 @@ func (h processHandlers) endpoints() []rest.Endpoint {
 			Handler: h.listInstances, Shape: rest.PageOf[v3.ProcessInstance]().OrderedBy(rest.ByTime...),
 		},
 		{Pattern: "DELETE /v3/processes/{guid}/instances/{index}", Needs: access.Support, Resource: access.Process, Handler: h.deleteInstance, Shape: rest.Empty(204)},
-		{Pattern: "GET /v3/apps/{guid}/processes/{type}", Needs: access.Read, Resource: access.App, Handler: h.getProcess, Shape: rest.Returns[v3.Process](200)},
+		{
+			Pattern: "GET /v3/apps/{guid}/processes/{type}", Needs: access.Read, Resource: access.App,
+			Handler: h.getProcess, Shape: rest.Returns[v3.Process](200).Query("embed"),
+		},
 		{
 			Pattern: "PATCH /v3/apps/{guid}/processes/{type}", Needs: access.Support, Resource: access.App,
 			Handler: h.updateProcess, Shape: rest.Returns[v3.Process](200).Reads(rest.JSON[v3.UpdateProcess]()),
@@ -139,12 +146,21 @@ func (h processHandlers) listProcesses(r *http.Request) (any, error) {
 // embedInstances is the only resource that can be embedded in a process.
 const embedInstances = "process_instances"
 
-// pageOfProcesses returns the page of those processes that belong to the apps.
-func (h processHandlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
+// readEmbed reports whether the response shall have the instances of its processes.
+func readEmbed(q rest.Query) (bool, error) {
 	for _, name := range q.Filters["embed"] {
 		if name != embedInstances {
-			return nil, rest.BadQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
+			return false, rest.BadQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
 		}
+	}
+	return len(q.Filters["embed"]) > 0, nil
+}
+
+// pageOfProcesses returns the page of those processes that belong to the apps.
+func (h processHandlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
+	embed, err := readEmbed(q)
+	if err != nil {
+		return nil, err
 	}
 	open, err := h.Present.Secrets(r)
 	if err != nil {
@@ -161,9 +177,10 @@ func (h processHandlers) pageOfProcesses(r *http.Request, q rest.Query, all []ap
 		},
 		Labels: func(p part) map[string]string { return p.process.Metadata.Labels },
 		Present: func(p part) v3.Process {
-			out := h.presentPart(p, open(p.process.App))
-			if len(q.Filters["embed"]) > 0 {
-				out.EmbeddedInstances = h.instancesOf(apps[p.process.App], p)
+			a := apps[p.process.App]
+			out := h.presentPart(p, a, open(a.GUID))
+			if embed {
+				out.EmbeddedInstances = h.instancesOf(a, p)
 			}
 			return out
 		},
@@ -211,24 +228,51 @@ func (h processHandlers) listInstances(r *http.Request) (any, error) {
 }
 
 func (h processHandlers) getProcess(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	embed, err := readEmbed(q)
+	if err != nil {
+		return nil, err
+	}
 	p, err := h.partOf(r)
 	if err != nil {
 		return nil, err
 	}
-	open, err := h.Present.Secrets(r)
-	if err != nil {
+	open, oerr := h.Present.Secrets(r)
+	a, err := h.Platform.Registry.App(p.process.App)
+	if err := errors.Join(oerr, rest.Missing("Process", err)); err != nil {
 		return nil, err
 	}
-	return h.presentPart(p, open(p.process.App)), nil
+	out := h.presentPart(p, a, open(a.GUID))
+	if embed {
+		out.EmbeddedInstances = h.instancesOf(a, p)
+	}
+	return out, nil
 }
 
 // showProcess shows a process to the caller.
 func (h processHandlers) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
-	open, err := h.Present.Secrets(r)
-	if err != nil {
+	open, oerr := h.Present.Secrets(r)
+	a, err := h.Platform.Registry.App(p.App)
+	if err := errors.Join(oerr, rest.Missing("Process", err)); err != nil {
 		return v3.Process{}, err
 	}
-	return h.presentProcess(p, open(p.App)), nil
+	return h.presentProcess(p, h.detectedCommand(a, p), open(p.App)), nil
+}
+
+// detectedCommand returns the start command that the buildpack or the Procfile of the
+// current droplet declares for a process, or nothing.
+func (h processHandlers) detectedCommand(a app.App, p app.Process) string {
+	if p.Command != "" || a.Droplet == "" {
+		return ""
+	}
+	d, err := h.Platform.Droplets.Get(a.Droplet)
+	if err != nil {
+		return "" // it was deleted a moment ago
+	}
+	return d.Commands[p.Type]
 }
 
 func (h processHandlers) updateProcess(r *http.Request) (any, error) {
@@ -397,14 +441,15 @@ func (h processHandlers) deleteInstance(r *http.Request) (any, error) {
 }
 
 // presentPart shows a process, or the part that a deployment adds to it.
-func (h processHandlers) presentPart(p part, open bool) v3.Process {
+func (h processHandlers) presentPart(p part, a app.App, open bool) v3.Process {
 	shown := p.process
 	shown.GUID = p.guid
-	return h.presentProcess(shown, open)
+	return h.presentProcess(shown, h.detectedCommand(a, shown), open)
 }
 
-// presentProcess shows a process. It hides the command unless open is true.
-func (h processHandlers) presentProcess(p app.Process, open bool) v3.Process {
+// presentProcess shows a process, with the detected command if it has none of its own.
+// It hides the command unless open is true.
+func (h processHandlers) presentProcess(p app.Process, detected string, open bool) v3.Process {
 	self := h.Links.Href("v3", "processes", p.GUID)
 	out := v3.Process{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
@@ -421,8 +466,8 @@ func (h processHandlers) presentProcess(p app.Process, open bool) v3.Process {
 			"process_instances": {Href: self + "/process_instances"},
 		},
 	}
-	if p.Command != "" {
-		text := present.HideSecret(p.Command, open)
+	if command := cmp.Or(p.Command, detected); command != "" {
+		text := present.HideSecret(command, open)
 		out.Command = &text
 	}
 	if p.Started != nil && p.Started.Revision != "" {

@@ -86,7 +86,11 @@ func (h *Handlers) shownInstances(a app.App, p part) []instanceState {
 func (h *Handlers) instancesOf(a app.App, p part) []v3.ProcessInstance {
 	out := []v3.ProcessInstance{}
 	for i, in := range h.shownInstances(a, p) {
-		out = append(out, v3.ProcessInstance{Index: i, State: string(in.status.State), Since: secondsSince(in.status.Since)})
+		since := secondsSince(in.status.Since)
+		if in.status.State == runtime.Down {
+			since = max(since, 1) // clients take 0 for a missing value
+		}
+		out = append(out, v3.ProcessInstance{Index: i, State: string(in.status.State), Since: since})
 	}
 	return out
 }

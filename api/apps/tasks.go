@@ -151,7 +151,7 @@ func (h taskHandlers) listTasks(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(t app.Task) bool {
-		return !q.Matches("guids", t.GUID) || !q.Matches("names", t.Name) || !q.Matches("states", string(t.State)) ||
+		return !q.Matches("guids", t.GUID) || !q.Matches("names", t.Name) || !q.Matches("states", shownState(t)) ||
 			!q.Matches("sequence_ids", strconv.Itoa(t.Sequence))
 	})
 	return rest.List(h.Links, r, q, all, rest.View[app.Task, v3.Task]{
@@ -168,7 +168,7 @@ func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 	self := h.Links.Href("v3", "tasks", t.GUID)
 	out := v3.Task{
 		GUID: t.GUID, CreatedAt: v3.At(t.CreatedAt), UpdatedAt: v3.At(t.UpdatedAt), SequenceID: t.Sequence, Name: t.Name,
-		User: h.taskUser(t), State: string(t.State), MemoryInMB: t.MemoryMB, DiskInMB: t.DiskMB, LogRateLimit: logLimit(t.LogRate),
+		User: h.taskUser(t), State: shownState(t), MemoryInMB: t.MemoryMB, DiskInMB: t.DiskMB, LogRateLimit: logLimit(t.LogRate),
 		DropletGUID: t.Droplet, Relationships: v3.TaskRelationships{App: v3.To(t.App)}, Metadata: rest.PresentMetadata(t.Metadata),
 		Links: v3.Links{
 			"self":    {Href: self},
@@ -184,6 +184,15 @@ func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 		out.Result.FailureReason = &t.Failure
 	}
 	return out
+}
+
+// shownState returns the state of a task for clients. A stored task is accepted for
+// running, which Cloud Foundry reports as RUNNING, even before its container exists.
+func shownState(t app.Task) string {
+	if t.State == app.TaskPending {
+		return string(app.TaskRunning)
+	}
+	return string(t.State)
 }
 
 // taskUser returns the user that runs the task, or nil if only its image defines it.

@@ -318,13 +318,13 @@ func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusOK, Content: compressed(image), ContentType: "application/gzip"}, nil
 }
 
-// compressed reads from and compresses it. Closing the result stops the compression at
+// compressed reads an image and compresses it as a droplet. Closing the result stops the compression at
 // any point.
 func compressed(from io.ReadCloser) io.ReadCloser {
 	out, in := io.Pipe()
 	go func() {
 		z := gzip.NewWriter(in)
-		_, err := io.Copy(z, from)
+		err := archive.WriteDroplet(z, from)
 		in.CloseWithError(errors.Join(err, z.Close(), from.Close()))
 	}()
 	return out

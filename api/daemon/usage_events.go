@@ -135,7 +135,7 @@ func (h usageEventHandlers) presentAppUsage(u app.Usage) v3.AppUsageEvent {
 		State: v3.StateChange{Current: u.State, Previous: optional(u.Previous)},
 		App:   optionalName(u.App), Process: v3.ProcessName{GUID: optional(u.Process), Type: optional(u.Type)},
 		Space: optionalName(u.Space), Organization: v3.GUID{GUID: u.Org}, Task: optionalName(u.Task),
-		Buildpack: v3.OptionalName{Name: optional(u.Buildpack)},
+		Buildpack: v3.OptionalName{GUID: optional(u.BuildpackGUID), Name: optional(u.Buildpack)},
 		Memory:    v3.NumberChange{Current: u.Memory.Now, Previous: u.Memory.Before},
 		Instances: v3.NumberChange{Current: u.Instances.Now, Previous: u.Instances.Before},
 		Links:     v3.Links{"self": {Href: h.Links.Href("v3", "app_usage_events", u.GUID)}},

@@ -24,9 +24,9 @@ func (h *Handlers) logcacheEndpoints() []rest.Endpoint {
 		{Pattern: "GET /api/v1/info", Needs: access.Public, Handler: h.logCacheInfo, Shape: rest.Returns[v3.LogCacheInfo](200)},
 		{
 			Pattern: "GET /api/v1/read/{guid}", Needs: access.Read, Resource: access.App,
-			Handler: h.logCacheRead, Shape: rest.Returns[v3.LogCacheRead](200).Query("start_time", "end_time", "limit", "descending", "envelope_types"),
+			Handler: h.logCacheRead, Shape: rest.Returns[v3.LogCacheRead](200).Query("start_time", "end_time", "limit", "descending", "envelope_types", "envelope_type").IgnoresOthers(),
 		},
-		{Pattern: "GET /api/v1/meta", Needs: access.Authenticated, Handler: h.logCacheMeta, Shape: rest.Returns[v3.LogCacheMeta](200)},
+		{Pattern: "GET /api/v1/meta", Needs: access.Authenticated, Handler: h.logCacheMeta, Shape: rest.Returns[v3.LogCacheMeta](200).IgnoresOthers()},
 	}
 }
 
@@ -85,6 +85,8 @@ type window struct {
 	lines      bool // the requested types include log lines
 }
 
+// readWindow reads the query. Like log-cache, it ignores parameters that it does not
+// know.
 func readWindow(r *http.Request) (window, error) {
 	w := window{Start: 0, End: math.MaxInt64, Limit: defaultLimit, lines: true}
 	for name, vs := range r.URL.Query() {
@@ -109,10 +111,8 @@ func (w *window) set(name string, vs []string) (err error) {
 		}
 	case "descending":
 		w.Descending, err = strconv.ParseBool(value)
-	case "envelope_types":
+	case "envelope_types", "envelope_type":
 		w.lines = slices.ContainsFunc(vs, func(v string) bool { return strings.EqualFold(v, "LOG") || strings.EqualFold(v, "ANY") })
-	default:
-		return rest.BadQuery("Unknown query parameter(s): '%s'", name)
 	}
 	if err != nil {
 		return rest.BadQuery("%s has the invalid value %q", name, value)
@@ -182,9 +182,6 @@ func nextLines(ctx context.Context, c **logstream.Cursor) ([]logstream.Envelope,
 
 // logCacheMeta shows the stored lines of each app that the caller can see.
 func (h *Handlers) logCacheMeta(r *http.Request) (any, error) {
-	for name := range r.URL.Query() {
-		return nil, rest.BadQuery("Unknown query parameter(s): '%s'", name)
-	}
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return nil, err

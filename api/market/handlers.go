@@ -5,6 +5,7 @@ package market
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/present"
@@ -19,6 +20,9 @@ type Handlers struct {
 	Links    rest.Links
 	Platform *platform.Platform
 	Present  *present.Presenter
+
+	// FirstAnswer is how long a request waits for the first answer of a broker.
+	FirstAnswer time.Duration
 }
 
 // Endpoints returns the endpoints of all resources.

@@ -191,7 +191,7 @@ func (h bindingHandlers) createCredentialBinding(r *http.Request) (any, error) {
 	if err := h.bindable(r, &n, body.Relationships.App); err != nil {
 		return nil, err
 	}
-	return h.bind(n)
+	return h.bind(r.Context(), n)
 }
 
 // bindable refuses a binding if the caller cannot see its instance or app, or lacks the
@@ -243,13 +243,13 @@ func (h bindingHandlers) seenInstance(r *http.Request, guid string) (services.In
 }
 
 // bind creates a binding and returns the response.
-func (h bindingHandlers) bind(n services.NewBinding) (any, error) {
+func (h bindingHandlers) bind(ctx context.Context, n services.NewBinding) (any, error) {
 	b, o, err := h.Platform.CreateBinding(n)
 	switch {
 	case err != nil:
 		return nil, err
 	case o.GUID != "":
-		return h.begun(o), nil
+		return h.begun(ctx, o), nil
 	case b.Type == services.RouteBinding:
 		return rest.Answer{Status: http.StatusCreated, Body: h.PresentRouteBinding(b)}, nil
 	}
@@ -286,7 +286,7 @@ func (h bindingHandlers) deleteServiceBinding(r *http.Request) (any, error) {
 		return nil, rest.Missing("Service credential binding", err)
 	}
 	o, err := h.Platform.Services.DeleteBinding(r.PathValue("guid"), platform.ActorOf(r.Context()))
-	return h.ended(o, rest.Missing("Service binding", err))
+	return h.ended(r.Context(), o, rest.Missing("Service binding", err))
 }
 
 // demandAt checks whether the caller has a permission in the space of a binding.

@@ -124,7 +124,7 @@ func (h brokerHandlers) createBroker(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.begun(o), nil
+	return h.begun(r.Context(), o), nil
 }
 
 func checkAuthentication(a v3.BrokerAuthentication) error {
@@ -165,7 +165,7 @@ func (h brokerHandlers) updateBroker(r *http.Request) (any, error) {
 	if o.GUID == "" {
 		return h.presentBroker(b), nil
 	}
-	return h.begun(o), nil
+	return h.begun(r.Context(), o), nil
 }
 
 func (h brokerHandlers) deleteBroker(r *http.Request) (any, error) {
@@ -177,7 +177,7 @@ func (h brokerHandlers) deleteBroker(r *http.Request) (any, error) {
 		return nil, rest.Missing("Service broker", err)
 	}
 	o, err := h.Platform.Services.DeleteBroker(b.GUID, platform.ActorOf(r.Context()))
-	return h.ended(o, rest.Missing("Service broker", err))
+	return h.ended(r.Context(), o, rest.Missing("Service broker", err))
 }
 
 // presentBroker shows a broker without its password. The built-in broker has no URL:

@@ -151,7 +151,7 @@ func (h instanceHandlers) createService(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if o.GUID != "" {
-		return h.withCost(h.begun(o), i, n.Plan), nil
+		return h.withCost(h.begun(r.Context(), o), i, n.Plan), nil
 	}
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentService(i)}, nil
 }
@@ -253,9 +253,9 @@ func (h instanceHandlers) updateService(r *http.Request) (any, error) {
 	case o.GUID == "":
 		return h.presentService(i), nil
 	case c.Plan != nil && *c.Plan != old.Plan:
-		return h.withCost(h.begun(o), i, *c.Plan), nil
+		return h.withCost(h.begun(r.Context(), o), i, *c.Plan), nil
 	}
-	return h.begun(o), nil
+	return h.begun(r.Context(), o), nil
 }
 
 // checkServiceChange refuses fields that the type of a service instance does not have.
@@ -292,7 +292,7 @@ func (h instanceHandlers) deleteService(r *http.Request) (any, error) {
 	}
 	if !purge {
 		o, err := h.Platform.Services.DeleteInstance(i.GUID, platform.ActorOf(r.Context()))
-		return h.ended(o, rest.Missing("Service instance", err))
+		return h.ended(r.Context(), o, rest.Missing("Service instance", err))
 	}
 	if i.Type == services.Managed {
 		p, err := h.Platform.Services.Plan(i.Plan)
@@ -303,7 +303,7 @@ func (h instanceHandlers) deleteService(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	return h.ended(services.Operation{}, rest.Missing("Service instance", h.Platform.Services.PurgeInstance(i.GUID, platform.ActorOf(r.Context()))))
+	return h.ended(r.Context(), services.Operation{}, rest.Missing("Service instance", h.Platform.Services.PurgeInstance(i.GUID, platform.ActorOf(r.Context()))))
 }
 
 // getServiceCredentials returns the credentials of a user-provided service instance.

@@ -123,7 +123,7 @@ func (h bindingHandlers) createRouteBinding(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.bind(n)
+	return h.bind(r.Context(), n)
 }
 
 func (h bindingHandlers) updateRouteBinding(r *http.Request) (any, error) {

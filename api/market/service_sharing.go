@@ -110,7 +110,7 @@ func (h sharingHandlers) unshareService(r *http.Request) (any, error) {
 		return nil, rest.Unprocessable("Unable to unshare service instance from space %s. Ensure the space exists and the service instance has been shared to this space.", space)
 	}
 	err = h.Platform.Services.Unshare(i.GUID, space, platform.ActorOf(r.Context()))
-	return h.ended(services.Operation{}, rest.Missing("Service instance", err))
+	return h.ended(r.Context(), services.Operation{}, rest.Missing("Service instance", err))
 }
 
 func (h sharingHandlers) getSharedUsage(r *http.Request) (any, error) {

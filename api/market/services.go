@@ -44,20 +44,33 @@ func (h *Handlers) administer(ctx context.Context, broker string) error {
 	return nil
 }
 
-// begun returns the response for an operation that continues as a job.
-func (h *Handlers) begun(o services.Operation) rest.Answer {
+// begun returns the response for an operation that continues as a job. It first waits a
+// moment for the broker's answer. Clients look at a job at once and then only after
+// seconds, so the first look should show that the broker has accepted or finished it.
+func (h *Handlers) begun(ctx context.Context, o services.Operation) rest.Answer {
+	if h.FirstAnswer > 0 {
+		ctx, cancel := context.WithTimeout(ctx, h.FirstAnswer)
+		defer cancel()
+		// Without an answer in time, the job tells the client the rest.
+		if now, err := h.Platform.Services.Wait(ctx, o.GUID, answered); err == nil {
+			o = now
+		}
+	}
 	return rest.Answer{Status: http.StatusAccepted, Location: h.Links.Href("v3", "jobs", o.GUID), Warnings: o.Warnings}
 }
 
+// answered reports whether the broker has answered the request of an operation.
+func answered(o services.Operation) bool { return o.Accepted || o.Ended() }
+
 // ended returns the response for a removal that is complete or continues as a job.
-func (h *Handlers) ended(o services.Operation, err error) (any, error) {
+func (h *Handlers) ended(ctx context.Context, o services.Operation, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
 	if o.GUID == "" {
 		return rest.Answer{Status: http.StatusNoContent}, nil
 	}
-	return h.begun(o), nil
+	return h.begun(ctx, o), nil
 }
 
 // presentLast shows the last operation of a record.

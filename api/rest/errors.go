@@ -1,13 +1,15 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/dewrun/dew/api/access"
@@ -222,19 +224,64 @@ func DecodeBytes[T any](b []byte) (v T, err error) {
 	} else if err != nil {
 		return v, badMessage(err.Error())
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	err = d.Decode(&v)
+	if err := unknownKeys(b, reflect.TypeFor[T](), ""); err != nil {
+		return v, err
+	}
+	err = json.Unmarshal(b, &v)
 	if err == nil {
 		return v, nil
 	}
 	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
 		return v, Unprocessable("%s must be %s, not %s", fieldName(t.Field), kindName(t.Type.Kind().String()), t.Value)
 	}
-	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return v, Unprocessable("Unknown field(s): '%s'", strings.Trim(field, `"`))
-	}
 	return v, Unprocessable("%s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// unknownKeys refuses the keys of an object that the type does not have. Like Cloud
+// Foundry, it checks the keys of the body itself and of values with the tag
+// `strict:"true"`. Clients send other nested objects back as they got them, with keys
+// that only responses have.
+func unknownKeys(b []byte, t reflect.Type, at string) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var keys map[string]json.RawMessage
+	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || json.Unmarshal(b, &keys) != nil {
+		return nil // a map has any key, and the decoder refuses other types
+	}
+	fields := reflect.VisibleFields(t)
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return strings.EqualFold(jsonKey(f), key) })
+		if i < 0 {
+			unknown = append(unknown, key)
+			continue
+		}
+		if fields[i].Tag.Get("strict") == "true" {
+			if err := unknownKeys(keys[key], fields[i].Type, key); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case len(unknown) == 0:
+		return nil
+	case at != "":
+		return Unprocessable("%s%s has unsupported key(s): %s", strings.ToUpper(at[:1]), at[1:], strings.Join(unknown, ", "))
+	}
+	return Unprocessable("Unknown field(s): '%s'", strings.Join(unknown, "', '"))
+}
+
+// jsonKey returns the key of a field in JSON, or nothing if it has none.
+func jsonKey(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	switch {
+	case name == "-" || !f.IsExported() || f.Anonymous && name == "":
+		return ""
+	case name == "":
+		return f.Name
+	}
+	return name
 }
 
 func fieldName(field string) string {

@@ -19,6 +19,7 @@ type Shape struct {
 	Params    []string          // query parameters
 	Pages     bool              // it is a list, with the parameters of all lists
 	Orders    []string          // orders of a list
+	Lenient   bool              // it ignores query parameters that it does not know
 	Job       bool              // a 202 response has the URL of a job in Location
 }
 
@@ -74,6 +75,9 @@ func (o Shape) Reads(cs ...Content) Shape { o.Bodies = cs; return o }
 
 // Query declares query parameters, in addition to those of all lists.
 func (o Shape) Query(names ...string) Shape { o.Params = names; return o }
+
+// IgnoresOthers declares that unknown query parameters are ignored.
+func (o Shape) IgnoresOthers() Shape { o.Lenient = true; return o }
 
 // OrderedBy declares the orders of a list, if they differ from the default.
 func (o Shape) OrderedBy(orders ...string) Shape { o.Orders = orders; return o }

@@ -100,7 +100,7 @@ func bothDirections(orders []string) []string {
 
 // HasParam reports whether an operation has a query parameter.
 func (o Shape) HasParam(name string) bool {
-	if slices.Contains(o.Params, name) {
+	if o.Lenient || slices.Contains(o.Params, name) {
 		return true
 	}
 	bare, _, _ := strings.Cut(name, "[")

@@ -15,6 +15,7 @@ import (
 type shapes struct {
 	suffix string // suffix of schema names in requests, empty for responses
 	named  Object
+	inner  bool // within another object, whose unknown keys are ignored in requests
 }
 
 func newShapes(suffix string) *shapes { return &shapes{suffix: suffix, named: Object{}} }
@@ -113,12 +114,15 @@ func schemaName(t reflect.Type) string {
 	return notWord.ReplaceAllString(name, "")
 }
 
-// object returns the schema of a struct. It allows no other keys: the decoder refuses
-// them, and a response must not have undescribed keys.
+// object returns the schema of a struct. A response must not have undescribed keys. In a
+// request the decoder refuses them as unknownKeys describes.
 func (s *shapes) object(t reflect.Type) Object {
 	properties, required := Object{}, []string{}
 	s.fields(t, properties, &required)
-	d := Object{"type": "object", "properties": properties, "additionalProperties": false}
+	d := Object{"type": "object", "properties": properties}
+	if !s.asked() || !s.inner {
+		d["additionalProperties"] = false
+	}
 	if len(required) > 0 {
 		d["required"] = required
 	}
@@ -136,7 +140,7 @@ func (s *shapes) fields(t reflect.Type, properties Object, required *[]string) {
 			if name == "" {
 				name = f.Name
 			}
-			properties[name] = s.of(f.Type)
+			properties[name] = s.field(f)
 			if strings.Contains(options, "string") {
 				properties[name] = Object{"type": "string"} // a number as text
 			}
@@ -145,6 +149,14 @@ func (s *shapes) fields(t reflect.Type, properties Object, required *[]string) {
 			}
 		}
 	}
+}
+
+// field returns the schema of the type of a field.
+func (s *shapes) field(f reflect.StructField) Object {
+	before := s.inner
+	defer func() { s.inner = before }()
+	s.inner = f.Tag.Get("strict") != "true"
+	return s.of(f.Type)
 }
 
 // optional reports whether a field can be missing. In a request, that includes every

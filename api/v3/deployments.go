@@ -108,7 +108,7 @@ type CreateDeployment struct {
 	Droplet       *GUID                   `json:"droplet,omitempty"`
 	Revision      *DeploymentRevision     `json:"revision,omitempty"`
 	Strategy      *string                 `json:"strategy,omitempty"`
-	Options       *DeploymentOptions      `json:"options,omitempty"`
+	Options       *DeploymentOptions      `json:"options,omitempty" strict:"true"`
 	Relationships DeploymentRelationships `json:"relationships"`
 	Metadata      *Metadata               `json:"metadata,omitempty"`
 }

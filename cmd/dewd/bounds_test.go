@@ -37,7 +37,9 @@ var exceptions = map[string]exception{
 	"notify":   {bounds{lines: 4060}, "the two versions of the API share their records, permissions and errors"},
 	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
 
-	"droplet": {bounds{lines: 4250}, "staging uses unexported parts of packages, buildpacks and droplets"},
+	"app": {bounds{lines: 4110}, "the keys of the manifest use unexported parts of the decoder and of the values"},
+
+	"droplet": {bounds{lines: 4300}, "staging uses unexported parts of packages, buildpacks and droplets"},
 
 	"logstream":     {bounds{lines: 4900}, "readers and the writer share the unexported format of segments"},
 	"logstream.Log": {bounds{methods: 63}, "reading, writing, retention and recovery share one lock over one list of segments"},

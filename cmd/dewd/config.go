@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/netpolicy/desired"
@@ -59,6 +60,8 @@ type config struct {
 	UserNS            string // on, off, or empty for the setting of the root
 	NetworkPolicies   string // on, off, or empty for the setting of the root
 	CrashFiles        size   // limit of the files of all crashed instances (0: none are stored)
+	PlacementCheck    string
+	EmptyRouteStatus  string
 	CPULimit          cgroup.Cores
 	Policy            policy.Policy
 	Staging           staging
@@ -78,7 +81,7 @@ func defaultConfig() config {
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", ListenTLS: "127.0.0.1:8485", RouterTLS: "127.0.0.1:8443", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
-		SeccompArches: "native", DiskLimits: "on", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
+		SeccompArches: "native", DiskLimits: "on", PlacementCheck: "on", EmptyRouteStatus: "503", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
 		Policy: policy.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
 }
@@ -111,6 +114,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.RouterKey, "router-key", "Private key `file` of --router-cert"),
 		value(&c.TCPPorts, "tcp-ports", "Range of ports for TCP routes, `first-last`, at the host of --router; empty for no TCP routes"),
 		text(&c.SSH, "ssh", "Listen `address` of the SSH server for instances"),
+		text(&c.EmptyRouteStatus, "empty-route-status", "Status of a request to a route without ready instances, `404|503`"),
 		text(&c.StickyCookies, "sticky-cookies", "Session cookie `names`, separated by commas: the router sends a request with such a cookie to the instance that set it"),
 		text(&c.Domain, "domain", "Default `domain` of app routes: http://APP.domain"),
 		text(&c.PublicURL, "public-url", "API `URL` that apps get in VCAP_APPLICATION (default: http:// and --listen)"),
@@ -121,6 +125,7 @@ func (c *config) cellFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "Copy the log lines of apps to the systemd journal"},
 		value(&c.CrashFiles, "crash-files", "Maximum `bytes` of files of crashed instances to keep, for all apps together; 0 keeps none"),
 		value(&c.CPULimit, "cpu-limit", "CPU time that one instance, task, build or built-in service can use, in `cores` such as 1.5 (default: no limit)"),
+		text(&c.PlacementCheck, "placement-check", "Do not start an instance whose memory limit is above the memory of this machine, `on|off`"),
 		text(&c.DiskLimits, "disk-limits", "Enforce the disk quota of instances and tasks, `on|off`; running instances keep their limit"),
 		text(&c.UserNS, "userns", "Run new instances and tasks in user namespaces of their own, `on|off` (default: on for a new root, off for a root of an older dewd)"),
 		text(&c.NetworkPolicies, "network-policies", "Enforce network policies and security groups, `on|off` (default: on for a new root, off for a root of an older dewd)"),
@@ -314,6 +319,8 @@ func (c *config) validate() error {
 		must(c.Subnet.Bits() >= 8 && c.Subnet.Bits() <= 28, "subnet", "the prefix length of %s is out of range (/8 to /28)", c.Subnet)
 	}
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
+	must(oneOf(c.PlacementCheck, "on", "off"), "placement-check", "%q is not one of on, off", c.PlacementCheck)
+	must(oneOf(c.EmptyRouteStatus, "404", "503"), "empty-route-status", "%q is not one of 404, 503", c.EmptyRouteStatus)
 	must(oneOf(c.DiskLimits, "on", "off"), "disk-limits", "%q is not one of on, off", c.DiskLimits)
 	must(c.UserNS == "" || oneOf(c.UserNS, "on", "off"), "userns", "%q is not one of on, off", c.UserNS)
 	must(c.NetworkPolicies == "" || oneOf(c.NetworkPolicies, desired.On, desired.Off), "network-policies", "%q is not one of on, off", c.NetworkPolicies)
@@ -443,4 +450,14 @@ func command(c *config, fn func(*cli.Context, config) error) cli.ActionFunc {
 		}
 		return fn(ctx, *c)
 	}
+}
+
+// machineMemory returns the bytes of memory of this machine that the placement check
+// compares with, or 0 for no check.
+func (c *config) machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if c.PlacementCheck == "off" || unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
 }

@@ -134,7 +134,11 @@ func (d *daemon) serveServices(ctx context.Context) error {
 // frozen returns the service bindings that an app gets if it is staged now.
 func (d *daemon) frozen(guid string) (droplet.Bindings, error) {
 	f, err := d.services.AppServices(guid)
-	return droplet.Bindings{JSON: f.JSON, Names: f.Names}, err
+	if err != nil {
+		return droplet.Bindings{}, err
+	}
+	a, err := d.registry.App(guid)
+	return droplet.Bindings{JSON: f.JSON, Names: f.Names, Files: a.K8sBindings || a.VCAPBindings}, err
 }
 
 // liveBindings returns a function if instances get the present bindings of their app at

@@ -292,7 +292,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = supervisor.New(supervisor.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.droplets, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
-		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
+		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Memory: d.cfg.machineMemory(), Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
 		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
@@ -315,7 +315,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.router, err = route.New(route.Config{
 		API: http.HandlerFunc(addresses{d}.serveRouted), APIHosts: apiHosts,
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
-		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
+		Sticky: d.cfg.stickyCookies(), EmptyIsUnknown: d.cfg.EmptyRouteStatus == "404", Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
 	if err != nil {
 		return err
@@ -359,7 +359,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	apiHosts, logins := d.cfg.apiHosts()
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
-		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		FixedURL: d.fixedURL, Names: []string{apiName, d.engine.Gateway().String()}, APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,

@@ -6,8 +6,8 @@
 #   /tmp/deps/<n>     the files of the n-th buildpack
 #   /tmp/profile.d    scripts that are sourced before the app starts
 #   /tmp/buildpacks   <n>/, and the file plan or all (to try): <n> <how to fetch it> <name>
-#   /tmp/result       the results for dewd: detected, used, release.yml, Procfile, launch-<n>.yml, failed,
-#                     and from the built-in buildpacks: missing, reason
+#   /tmp/result       the results for dewd: detected, used, release.yml, Procfile, launch-<n>.yml, config-<n>.yml,
+#                     version-<n>, failed, and from the built-in buildpacks: missing, reason
 #
 # An argument replaces /tmp.
 set -u
@@ -155,6 +155,8 @@ while read -r n how name; do
 		"$bin/release" "$build" </dev/null >"$result/release.yml" || fail $no_release "buildpack $name: bin/release exited with status $?"
 	fi
 	[ ! -f "$deps/$index/launch.yml" ] || cp "$deps/$index/launch.yml" "$result/launch-$index.yml"
+	[ ! -f "$deps/$index/config.yml" ] || cp "$deps/$index/config.yml" "$result/config-$index.yml"
+	[ ! -f "$packs/$n/VERSION" ] || head -c 512 "$packs/$n/VERSION" >"$result/version-$index"
 	index=$((index + 1))
 done <"$packs/plan"
 [ ! -f "$build/Procfile" ] || cp "$build/Procfile" "$result/Procfile"

@@ -175,6 +175,9 @@ func (c *container) makeFiles() error {
 			return err
 		}
 	}
+	if err := c.makeBindingFiles(); err != nil {
+		return err
+	}
 	for _, p := range c.procs {
 		if err := session.WriteContext(c.dir, p.ProcessSpec, c.spec.Stack.Shell); err != nil {
 			return err
@@ -193,6 +196,29 @@ func (c *container) makeFiles() error {
 		}
 	}
 	return nil
+}
+
+// makeBindingFiles creates the files with the service bindings of the instance. They
+// are in a folder that only root can enter; the mount in the container shows what is in
+// it.
+func (c *container) makeBindingFiles() error {
+	if c.spec.Files == nil {
+		return nil
+	}
+	dir := ocispec.BindingFiles(c.dir)
+	if err := os.Mkdir(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("cannot create the folder of the service bindings: %w", err)
+	}
+	for name, data := range c.spec.Files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("cannot create the folder of a service binding: %w", err)
+		}
+		if err := runfile.Write(file, data, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o755) // an app without services has an empty folder
 }
 
 // guardFor returns the limits for the output of an instance. An instance without

@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // Desired is the desired state of an instance that starts now.
@@ -85,11 +86,10 @@ func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 func (p *Planner) addBindings(d *Desired) (err error) {
 	if p.c.Bindings == nil {
 		d.bindings = d.Droplet.Bindings
-		return nil
-	}
-	if d.bindings, err = p.c.Bindings(d.App.GUID); err != nil {
+	} else if d.bindings, err = p.c.Bindings(d.App.GUID); err != nil {
 		return fmt.Errorf("cannot read the service bindings: %w", err)
 	}
+	d.bindings.Files = bindingForm(d.App) != bindingfiles.None
 	if err := d.bindings.Check(); err != nil {
 		return refuse(*d, err.Error())
 	}
@@ -159,6 +159,10 @@ func (p *Planner) InstanceSpec(d Desired, slot runtime.SlotID, id runtime.Instan
 		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: time.Now(),
 	})
 	spec.Address = addr
+	if err == nil && p.c.Memory > 0 && spec.Memory > p.c.Memory {
+		return spec, &runtime.PlacementError{Reason: fmt.Sprintf(
+			"insufficient resources: memory (the instance can use up to %dM, but this machine has %dM)", spec.Memory/mebibyte, p.c.Memory/mebibyte)}
+	}
 	return spec, err
 }
 
@@ -214,5 +218,6 @@ func (d Desired) instanceSpec(slot runtime.SlotID, cell string, me identity) (ru
 		})
 	}
 	d.applyImage(s.Processes)
-	return s, nil
+	s.Files, err = d.bindingFiles()
+	return s, err
 }

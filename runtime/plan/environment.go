@@ -124,17 +124,17 @@ func platformVariables(d Desired, me identity, mem int) (map[string]string, erro
 		return nil, fmt.Errorf("cannot encode CF_INSTANCE_PORTS: %w", err)
 	}
 	port, index, addr := strconv.Itoa(ports[0]), strconv.Itoa(me.index), me.address.String()
-	return map[string]string{
+	return d.withServices(map[string]string{
 		"HOME": homeDir, "PWD": homeDir, "TMPDIR": tmpDir, "DEPS_DIR": depsDir, "USER": appUser,
 		"PORT": port, "VCAP_APP_HOST": anyHost, "VCAP_APP_PORT": port,
-		"VCAP_APPLICATION": string(application), "VCAP_SERVICES": d.bindings.Variable(),
+		"VCAP_APPLICATION": string(application),
 		"MEMORY_LIMIT":     strconv.Itoa(mem) + "m",
 		"CF_INSTANCE_GUID": string(me.id), "INSTANCE_GUID": string(me.id),
 		"CF_INSTANCE_INDEX": index, "INSTANCE_INDEX": index,
 		"CF_INSTANCE_IP": addr, "CF_INSTANCE_INTERNAL_IP": addr,
 		"CF_INSTANCE_PORT": port, "CF_INSTANCE_PORTS": string(instancePorts),
 		"CF_INSTANCE_ADDR": net.JoinHostPort(addr, port),
-	}, nil
+	}), nil
 }
 
 func instanceApplication(d Desired, me identity, mem int) vcapApplication {

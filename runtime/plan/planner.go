@@ -22,6 +22,7 @@ type Config struct {
 	Subnet    netip.Prefix // subnet of the instances
 	Cell      string       // id of this machine
 	PublicURL string       // URL of the API, as apps see it
+	Memory    int64        // bytes of this machine; an instance with a higher limit is not started (0: any is)
 }
 
 // Planner creates the Spec of a container from the desired state.

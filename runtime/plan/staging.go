@@ -24,10 +24,14 @@ func (p *Planner) Staging(s droplet.Staging, id runtime.InstanceID, addr netip.P
 	if err != nil {
 		return runtime.Spec{}, err
 	}
+	files, err := p.stagingFiles(s)
+	if err != nil {
+		return runtime.Spec{}, err
+	}
 	memory := int64(s.MemoryMB) * mebibyte
 	return runtime.Spec{
 		Kind: runtime.KindStaging, Instance: id, Slot: runtime.SlotID{Process: s.Build}, App: s.App, Type: "staging", Version: s.Build, Cell: p.c.Cell,
-		Stack: withoutTmpfs(s.Stack), Build: s.Build, Layers: s.Layers, Memory: memory, Disk: int64(s.DiskMB) * mebibyte, Address: addr,
+		Stack: withoutTmpfs(s.Stack), Build: s.Build, Layers: s.Layers, Files: files, Memory: memory, Disk: int64(s.DiskMB) * mebibyte, Address: addr,
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: runtime.SourceStaging, Command: s.Command, Dir: s.Dir, Env: env, Memory: memory}},
 	}, nil
 }
@@ -53,13 +57,14 @@ func (p *Planner) stagingEnvironment(s droplet.Staging, id runtime.InstanceID, a
 	}
 	env := map[string]string{"LANG": "en_US.UTF-8", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	maps.Copy(env, s.Env)
-	maps.Copy(env, map[string]string{
+	d.bindings.JSON = s.Services
+	maps.Copy(env, d.withServices(map[string]string{
 		"HOME": "/home/vcap", "USER": appUser, "PWD": s.Dir, "TMPDIR": "/tmp", "CF_STACK": s.Stack.Name,
-		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": cmp.Or(s.Services, "{}"),
-		"MEMORY_LIMIT":   strconv.Itoa(s.MemoryMB) + "m",
-		"CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
+		"VCAP_APPLICATION": string(vcap),
+		"MEMORY_LIMIT":     strconv.Itoa(s.MemoryMB) + "m",
+		"CF_INSTANCE_IP":   addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
 		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "", "CF_INSTANCE_GUID": string(id),
-	})
+	}))
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, k+"="+env[k])

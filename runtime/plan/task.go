@@ -46,7 +46,8 @@ func (p *Planner) Task(t app.Task, id runtime.InstanceID, addr netip.Prefix) (ru
 		}},
 	}
 	d.applyImage(spec.Processes)
-	return spec, nil
+	spec.Files, err = d.bindingFiles()
+	return spec, err
 }
 
 // desiredTask reads the desired state of a task. A *StartError means that it cannot be
@@ -88,13 +89,13 @@ func (d Desired) taskEnvironment(t app.Task, id runtime.InstanceID, addr netip.A
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode VCAP_APPLICATION: %w", err)
 	}
-	fixed := map[string]string{
+	fixed := d.withServices(map[string]string{
 		"HOME": homeDir, "PWD": homeDir, "TMPDIR": tmpDir, "DEPS_DIR": depsDir, "USER": appUser,
-		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": d.bindings.Variable(),
+		"VCAP_APPLICATION": string(vcap),
 		"MEMORY_LIMIT":     strconv.Itoa(t.MemoryMB) + "m",
 		"CF_INSTANCE_GUID": string(id), "CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
 		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "",
-	}
+	})
 	env := d.ownVariables()
 	if d.Droplet.Run != nil {
 		maps.DeleteFunc(fixed, isBuildpackVariable)

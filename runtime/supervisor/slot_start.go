@@ -96,6 +96,10 @@ func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.De
 	}
 	s.tries++
 	text := fmt.Sprintf("cannot start instance: %v", err)
+	if errors.As(err, new(*runtime.PlacementError)) {
+		text = err.Error()
+		s.move(runtime.Down, text)
+	}
 	s.publish(func(st *runtime.Status) { st.Details = text })
 	s.sup.count(func(st *runtime.Stats) { st.Unavailable++ })
 	s.logStartError(d.App.GUID, text)

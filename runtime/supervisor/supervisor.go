@@ -46,6 +46,7 @@ type Config struct {
 	Cell      string       // id of this machine
 	Subnet    netip.Prefix // subnet of the instances (its first address is the bridge's)
 	PublicURL string       // URL of the API, as apps see it
+	Memory    int64        // bytes of this machine; an instance with a higher limit is not started (0: any is)
 	Policy    policy.Policy
 	Logger    *slog.Logger
 	// Bindings returns the services that an app is bound to now, for instances that
@@ -114,7 +115,7 @@ func New(c Config) (*Supervisor, error) {
 		servers:   servers,
 		planner: plan.New(plan.Config{
 			Registry: c.Registry, Droplets: c.Droplets, Stacks: c.Stacks, Bindings: c.Bindings,
-			Servers: servers, Subnet: addresses.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL,
+			Servers: servers, Subnet: addresses.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL, Memory: c.Memory,
 		}),
 		changed:   newGUIDSet(),
 		settled:   make(chan struct{}),

@@ -114,7 +114,7 @@ func (l *killedDaemon) waited(ctx context.Context, w *world, o services.Operatio
 		w.t.Error(err)
 		return false
 	}
-	ended, err := w.Wait(ctx, o.GUID)
+	ended, err := w.Wait(ctx, o.GUID, services.Operation.Ended)
 	if l.dead.Load() {
 		return false
 	}

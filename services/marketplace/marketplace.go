@@ -99,14 +99,14 @@ func (m *Marketplace) Operation(guid string) (services.Operation, error) {
 	return op.Operation, err
 }
 
-// Wait waits until the operation with guid has finished, and returns it.
-func (m *Marketplace) Wait(ctx context.Context, guid string) (services.Operation, error) {
+// Wait waits until the operation with guid is in the given state, and returns it.
+func (m *Marketplace) Wait(ctx context.Context, guid string, until func(services.Operation) bool) (services.Operation, error) {
 	for {
 		m.mu.Lock()
 		news := m.changed
 		m.mu.Unlock()
 		o, err := m.Operation(guid)
-		if err != nil || o.Ended() {
+		if err != nil || until(o) {
 			return o, err
 		}
 		select {

@@ -159,7 +159,7 @@ func (w *world) waitFor(o services.Operation) services.Operation {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*24*time.Hour)
 	defer cancel()
-	return must(w.Wait(ctx, o.GUID))
+	return must(w.Wait(ctx, o.GUID, services.Operation.Ended))
 }
 
 func (w *world) planNamed(name string) services.Plan {

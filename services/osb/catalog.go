@@ -53,6 +53,14 @@ type wireParameters struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
+// schema returns the schema of the parameters. Null stands for no schema.
+func (p wireParameters) schema() json.RawMessage {
+	if string(p.Parameters) == "null" {
+		return nil
+	}
+	return p.Parameters
+}
+
 // parseCatalog parses a catalog. It checks only for required fields whose absence would
 // look like false; services.CheckCatalog checks the rest.
 func parseCatalog(r response) ([]services.CatalogOffering, error) {
@@ -92,9 +100,9 @@ func (p wirePlan) catalogPlan() services.CatalogPlan {
 		ID: p.ID, Name: p.Name, Description: p.Description, Paid: p.Free != nil && !*p.Free,
 		Bindable: p.Bindable, PlanUpdateable: p.PlanUpdateable, Metadata: p.Metadata, MaxPolling: seconds(p.MaxPolling),
 		Schemas: services.Schemas{
-			InstanceCreate: p.Schemas.Instance.Create.Parameters,
-			InstanceUpdate: p.Schemas.Instance.Update.Parameters,
-			BindingCreate:  p.Schemas.Binding.Create.Parameters,
+			InstanceCreate: p.Schemas.Instance.Create.schema(),
+			InstanceUpdate: p.Schemas.Instance.Update.schema(),
+			BindingCreate:  p.Schemas.Binding.Create.schema(),
 		},
 	}
 	if p.Maintenance != nil {

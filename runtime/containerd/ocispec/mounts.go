@@ -6,12 +6,13 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // isOwnMount reports whether a mount belongs to dew itself, not to a stack.
 func isOwnMount(path string) bool {
 	switch path {
-	case "/etc/hosts", "/etc/resolv.conf", "/etc/hostname":
+	case "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", bindingfiles.Dir:
 		return true
 	}
 	return strings.HasPrefix(path, dewFolder)

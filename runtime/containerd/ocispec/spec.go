@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/userns"
+	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // InitPath is the path of dew-init in every container.
@@ -194,8 +195,15 @@ func (b Base) instanceMounts(s runtime.Spec, p Paths) []specs.Mount {
 	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
 		bind(filepath.Join(p.Dir, f), "/etc/"+f)
 	}
+	if s.Files != nil {
+		bind(BindingFiles(p.Dir), bindingfiles.Dir)
+	}
 	return append(ms, p.Guard.mounts(s.Processes)...)
 }
+
+// BindingFiles returns the folder with the service bindings of an instance, within its
+// own folder.
+func BindingFiles(dir string) string { return filepath.Join(dir, "bindings", "files") }
 
 func maskedPaths() []string {
 	return []string{
