@@ -30,7 +30,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 		return Droplet{}, err
 	}
 	defer done()
-	b.downloaded(w.App, k)
+	downloaded(b, w.App, k)
 	commands, err := readProcfile(f)
 	if err != nil {
 		return Droplet{}, err
@@ -49,7 +49,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.uploaded(w.App, sha)
+	uploaded(b, w.App, sha)
 	return Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
 		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack, GUID: builtInGUID(BinaryBuildpack), Version: b.o.Version}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,

@@ -56,7 +56,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.downloaded(w.App, k)
+	downloaded(b, w.App, k)
 	plan, err := planTar(packs, len(w.Buildpacks) == 0)
 	if err != nil {
 		return Droplet{}, err
@@ -148,7 +148,7 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
 	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
 		return err
 	}
-	b.uploaded(d.App, d.Image)
+	uploaded(b, d.App, d.Image)
 	if err := b.storeCache(ctx, d.App, t.files); err != nil {
 		// Not an error: at worst, the next staging runs without a cache, like the first.
 		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
@@ -161,13 +161,13 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
 
 // downloaded logs that a build has the files of its package, in the words of Cloud
 // Foundry that tools look for.
-func (b *Builds) downloaded(app string, k Package) {
+func downloaded(b *Builds, app string, k Package) {
 	b.o.Say(app, "Downloading app package...")
 	b.o.Say(app, fmt.Sprintf("Downloaded app package (%s)", archive.Size(k.Size)))
 }
 
 // uploaded logs the image of a new droplet.
-func (b *Builds) uploaded(app, sha string) {
+func uploaded(b *Builds, app, sha string) {
 	b.o.Say(app, fmt.Sprintf("Created image %.12s", sha))
 	if fi, err := os.Stat(b.droplets.path(sha)); err == nil {
 		b.o.Say(app, fmt.Sprintf("Uploaded droplet (%s)", archive.Size(fi.Size())))

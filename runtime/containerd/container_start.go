@@ -175,7 +175,7 @@ func (c *container) makeFiles() error {
 			return err
 		}
 	}
-	if err := c.makeBindingFiles(); err != nil {
+	if err := makeBindingFiles(c); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
@@ -201,7 +201,7 @@ func (c *container) makeFiles() error {
 // makeBindingFiles creates the files with the service bindings of the instance. They
 // are in a folder that only root can enter; the mount in the container shows what is in
 // it.
-func (c *container) makeBindingFiles() error {
+func makeBindingFiles(c *container) error {
 	if c.spec.Files == nil {
 		return nil
 	}
