@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
@@ -55,7 +56,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 	stacks := func(string) (stack.Stack, error) { return stack.Stack{Name: "host"}, nil }
 	lines := appLogs{runtime.AppLogs{Logs: stored}}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
-		Stacks: stacks, Logger: log, Say: lines.stage, StackStore: must(stack.Open(db, stackOptions(t, dir)))(t),
+		Stacks: stacks, Logger: log, Say: lines.stage, Version: "dev", StackStore: must(stack.Open(db, stackOptions(t, dir)))(t),
 	})
 	p := &wholePlatform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(supervisor.New(supervisor.Config{
@@ -69,7 +70,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 	p.c = Config{
 		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: registry.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
-		Processes: p.sup, Exits: p.sup.Exits(), Logs: stored, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		Processes: p.sup, Exits: p.sup.Exits(), Logs: stored, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log, BrokerWait: time.Second, // as dewd configures it
 		UploadDir: filepath.Join(dir, "uploads"), SSH: &platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
