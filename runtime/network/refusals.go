@@ -29,7 +29,7 @@ const reportedBytes = 68
 
 // The messages of the kernel's nfnetlink_log, which golang.org/x/sys/unix does not have.
 const (
-	logPacket  = unix.NFNL_SUBSYS_ULOG<<8 | 0
+	logPacket  = unix.NFNL_SUBSYS_ULOG << 8 // NFULNL_MSG_PACKET
 	logConfig  = unix.NFNL_SUBSYS_ULOG<<8 | 1
 	cfgCommand = 1 // attribute: NFULA_CFG_CMD
 	cfgMode    = 2 // attribute: NFULA_CFG_MODE
