@@ -39,7 +39,7 @@ func TestSSHEnabled(t *testing.T) {
 	w.want(http.StatusOK, http.MethodGet, path+"/features/ssh", "", &f)
 	var all v3.AppFeatures
 	w.want(http.StatusOK, http.MethodGet, path+"/features", "", &all)
-	if f != want || len(all.Resources) != 2 || all.Resources[0] != want {
+	if f != want || len(all.Resources) != 4 || all.Resources[0] != want {
 		t.Errorf("afterwards: %+v and %+v, want %+v", f, all.Resources, want)
 	}
 	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled for app"}) {

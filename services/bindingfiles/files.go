@@ -62,7 +62,7 @@ var (
 func (f Form) Files(vcapServices string) (map[string]string, error) {
 	out, err := f.files(vcapServices)
 	if err != nil {
-		return nil, fmt.Errorf("Cannot build service binding files for app - %w", err) //nolint:staticcheck,revive // Cloud Foundry's words
+		return nil, fmt.Errorf("Cannot build service binding files for app - %w", err) //nolint:staticcheck // Cloud Foundry's words
 	}
 	return out, nil
 }
@@ -83,7 +83,7 @@ func (f Form) files(vcapServices string) (out map[string]string, err error) {
 		size += len(name) + len(text)
 	}
 	if size > MaxBytes {
-		return nil, fmt.Errorf("Bindings exceed the maximum allowed bytesize of %d: %d", MaxBytes, size) //nolint:staticcheck,revive // Cloud Foundry's words
+		return nil, fmt.Errorf("Bindings exceed the maximum allowed bytesize of %d: %d", MaxBytes, size) //nolint:staticcheck // Cloud Foundry's words
 	}
 	return out, nil
 }
@@ -100,9 +100,9 @@ func folders(vcapServices string) (map[string]string, error) {
 			name := text(b["name"])
 			switch {
 			case !bindingName.MatchString(name) || dots(name):
-				return nil, fmt.Errorf("Invalid binding name: '%s'. Name must match /%s/", name, bindingName) //nolint:staticcheck,revive // Cloud Foundry's words
+				return nil, fmt.Errorf("Invalid binding name: '%s'. Name must match /%s/", name, bindingName) //nolint:staticcheck // Cloud Foundry's words
 			case seen[name]:
-				return nil, fmt.Errorf("Duplicate binding name: %s", name) //nolint:staticcheck,revive // Cloud Foundry's words
+				return nil, fmt.Errorf("Duplicate binding name: %s", name) //nolint:staticcheck // Cloud Foundry's words
 			}
 			seen[name] = true
 			if err := addBinding(out, name, b); err != nil {
@@ -124,7 +124,7 @@ func addBinding(out map[string]string, name string, b map[string]json.RawMessage
 	for _, part := range []map[string]json.RawMessage{credentials, rest} {
 		for key, value := range part {
 			if !fileName.MatchString(key) || dots(key) {
-				return fmt.Errorf("Invalid file name: %s", key) //nolint:staticcheck,revive // Cloud Foundry's words
+				return fmt.Errorf("Invalid file name: %s", key) //nolint:staticcheck // Cloud Foundry's words
 			}
 			if t := text(value); t != "" || bytes.Equal(value, []byte(`""`)) {
 				out[name+"/"+key] = t
