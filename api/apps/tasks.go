@@ -187,9 +187,10 @@ func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 }
 
 // shownState returns the state of a task for clients. A stored task is accepted for
-// running, which Cloud Foundry reports as RUNNING, even before its container exists.
+// running, which Cloud Foundry reports as RUNNING, even before its container exists. Only
+// dew run creates attached tasks, and it waits for the container.
 func shownState(t app.Task) string {
-	if t.State == app.TaskPending {
+	if t.State == app.TaskPending && !t.Attached {
 		return string(app.TaskRunning)
 	}
 	return string(t.State)
