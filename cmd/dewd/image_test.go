@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/dewrun/dew/runtime/userns"
 )
 
 // imageLayer returns a root file system without a shell: the test's own program, a
@@ -211,7 +214,7 @@ func (c *cell) userOf(program string) string {
 			if strings.Trim(facts["CapEff"][0]+facts["CapBnd"][0], "0") != "" || facts["NoNewPrivs"][0] != "1" {
 				c.t.Errorf("%s has capabilities or may get some: %v %v %v", program, facts["CapEff"], facts["CapBnd"], facts["NoNewPrivs"])
 			}
-			return facts["Uid"][0] + ":" + facts["Gid"][0]
+			return c.inside(facts["Uid"][0]) + ":" + c.inside(facts["Gid"][0])
 		}
 	}
 	c.t.Errorf("no process runs %s", program)
@@ -238,4 +241,15 @@ func TestCFImage(t *testing.T) {
 	s.refuses("push missing --no-manifest -o "+strings.Replace(ref, "shop:1", "none:1", 1), "the image does not exist in registry")
 	s.refuses("push boxed --no-manifest -p "+s.dir, "Cannot create bits package for a Docker app")
 	s.cf("stacks", `^host\b`)
+}
+
+// inside returns the id in its container that an id of the machine stands for. No
+// process of a container has an id that belongs to the machine.
+func (c *cell) inside(id string) string {
+	c.t.Helper()
+	n, err := strconv.Atoi(id)
+	if err != nil || n < userns.Size {
+		c.t.Errorf("outside, the id is %s, want one of a user namespace", id)
+	}
+	return strconv.Itoa(n % userns.Size)
 }
