@@ -79,7 +79,7 @@ show() {
 	step "pushing them"
 	echo "\$ dew push"
 	(cd "$sample" && dew push)
-	router=$(dew status --json | sed -n 's/.*"router": *"\([^"]*\)".*/\1/p')
+	router=$(dew status --json | sed -n 's/.*"router": *"\(http:[^"]*\)".*/\1/p')
 	step "asking the app, which asks its sidecar"
 	echo "\$ curl $router/config -H 'Host: config-sidecar.dew.localhost'"
 	curl --silent --show-error --fail --max-time 10 --header 'Host: config-sidecar.dew.localhost' "$router/config"

@@ -14,9 +14,7 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "Print the 
 // runDoctor runs all checks and prints the results.
 func runDoctor(c *cli.Context, cfg config) error {
 	m := doctor.New(cfg.forDoctor())
-	if !c.IsSet("root") {
-		m.FindDaemon(c.Context)
-	}
+	m.FindDaemon(c.Context, c.IsSet("root"))
 	found := m.Examine(c.Context, cfg.ownChecks()...)
 	if err := doctor.Print(c.App.Writer, found, c.Bool("json")); err != nil {
 		return err

@@ -131,7 +131,7 @@ func (m Machine) checks(own []Check) []Check {
 	return slices.Concat(all, own, []Check{
 		{"addresses", func(_ context.Context, m Machine) Finding { return addressesRule(m) }},
 		{"quotas", func(_ context.Context, m Machine) Finding { return quotasRule(m) }},
-		{"network policies", func(_ context.Context, m Machine) Finding { return policiesRule(m) }},
+		{"policies", func(_ context.Context, m Machine) Finding { return policiesRule(m) }},
 		{"daemon", func(_ context.Context, m Machine) Finding { return daemonRule(m) }},
 	})
 }
@@ -417,14 +417,16 @@ func inotifyRule(instances, watches string) Finding {
 	return Good("%d instances, %d watches", i, w)
 }
 
-// FindDaemon requests the root from the daemon of --run, for the other checks. If
-// there is none, it looks for other daemons.
-func (m *Machine) FindDaemon(ctx context.Context) {
+// FindDaemon requests the status of the daemon of --run, for the other checks. They look
+// at its root, unless the user gave another one. Without a root it also looks for other
+// daemons.
+func (m *Machine) FindDaemon(ctx context.Context, rootGiven bool) {
 	if m.uid != 0 {
 		return // only root can read its socket
 	}
-	m.start = ": start dewd with systemctl start dew, make run in a checkout, or dewd"
-	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.Run })
+	if !rootGiven {
+		m.findOthers()
+	}
 	if served, err := folders.IsServed(filepath.Join(m.Run, folders.SocketName)); err != nil || !served {
 		return
 	}
@@ -434,9 +436,17 @@ func (m *Machine) FindDaemon(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if st, err := c.Daemon().Status(ctx); err == nil {
-		m.status, m.Root, m.Domain = &st, st.Root, st.Domain
+	st, err := c.Daemon().Status(ctx)
+	if err != nil || rootGiven && st.Root != m.Root {
+		return
 	}
+	m.status, m.Root, m.Domain = &st, st.Root, st.Domain
+}
+
+// findOthers looks for daemons with other run folders.
+func (m *Machine) findOthers() {
+	m.start = ": start dewd with systemctl start dew, make run in a checkout, or dewd"
+	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.Run })
 }
 
 // addressesRule reports what is wrong with the listeners of a running daemon.
@@ -464,7 +474,7 @@ func quotasRule(m Machine) Finding {
 func policiesRule(m Machine) Finding {
 	switch {
 	case m.status == nil || m.status.NetworkPolicies == "":
-		return Good("unknown while no dewd runs")
+		return Good("not checked: no dewd was found")
 	case m.status.NetworkPolicies == "on":
 		return Good("dewd enforces network policies and security groups")
 	case len(m.status.InactiveGroups) == 0:

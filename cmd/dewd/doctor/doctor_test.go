@@ -299,7 +299,7 @@ func TestDaemonRule(t *testing.T) {
 func TestDoctorFindsDaemon(t *testing.T) {
 	run := testkit.ShortDir(t)
 	m := Machine{Settings: Settings{Root: "/var/lib/dew", Run: run}}
-	m.FindDaemon(t.Context())
+	m.FindDaemon(t.Context(), false)
 	if m.others = nil; m.status != nil {
 		t.Fatalf("met %+v where none is", m.status)
 	}
@@ -313,7 +313,7 @@ func TestDoctorFindsDaemon(t *testing.T) {
 	})}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close() })
-	m.FindDaemon(t.Context())
+	m.FindDaemon(t.Context(), false)
 	if m.Root != "/elsewhere" || m.Domain != "apps.example.com" {
 		t.Errorf("the checks look at %s and %s", m.Root, m.Domain)
 	}
