@@ -23,9 +23,12 @@ var goodBodies = map[string]string{
 	"POST /v3/packages": `{"type":"bits","data":{},"relationships":{"app":{"data":{"guid":"<App>"}}},"metadata":META}`,
 	"POST /v3/droplets": `{"process_types":{"web":"x"},"relationships":{"app":{"data":{"guid":"<App>"}}}}`,
 
-	"POST /v3/buildpacks":         `{"name":"NEW","stack":null,"position":1,"enabled":true,"locked":false,"lifecycle":"buildpack","metadata":META}`,
-	"PATCH /v3/buildpacks/{guid}": `{"name":"NEW","stack":null,"position":1,"enabled":true,"locked":false,"metadata":META}`,
-	"POST /dew/v1/stacks":         `{"name":"NEW","debian":{"include":["curl"]}}`,
+	"POST /v3/buildpacks":                          `{"name":"NEW","stack":null,"position":1,"enabled":true,"locked":false,"lifecycle":"buildpack","metadata":META}`,
+	"PATCH /v3/buildpacks/{guid}":                  `{"name":"NEW","stack":null,"position":1,"enabled":true,"locked":false,"metadata":META}`,
+	"POST /networking/v1/external/policies":        goodPolicies,
+	"POST /networking/v1/external/policies/delete": goodPolicies,
+
+	"POST /dew/v1/stacks": `{"name":"NEW","debian":{"include":["curl"]}}`,
 
 	"POST /v3/domains": `{"name":"NEW.example.com","internal":false,"relationships":{"organization":{"data":{"guid":"<Organization>"}}},"metadata":META}`,
 	"POST /v3/domains/{guid}/relationships/shared_organizations": `{"data":[{"guid":"<Elsewhere>"}]}`,
@@ -76,6 +79,7 @@ const (
 	goodProcess = `{"command":"x","health_check":{"type":"http","data":{"endpoint":"/","interval":3,"invocation_timeout":"3","timeout":60}},
 		"readiness_health_check":{"type":"http","data":{"endpoint":"/","interval":3,"invocation_timeout":3}},"metadata":META}`
 	goodScale        = `{"instances":"2","memory_in_mb":1024,"disk_in_mb":1024,"log_rate_limit_in_bytes_per_second":-1}`
+	goodPolicies     = `{"policies":[{"source":{"id":"<App>"},"destination":{"id":"<App>","protocol":"tcp","ports":{"start":8080,"end":8081}}}]}`
 	goodDestinations = `{"destinations":[{"app":{"guid":"<App>","process":{"type":"web"}},"port":8080,"protocol":"http1"}]}`
 	goodSpaces       = `{"data":[{"guid":"<Space>"}]}`
 	goodRule         = `{"protocol":"tcp","destination":"10.0.0.0/8","ports":"80,443","log":true,"description":"x"}`

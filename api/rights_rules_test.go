@@ -64,6 +64,7 @@ var rules = []rule{
 		GET /v3/domains
 		GET /v3/routes
 		GET /v3/audit_events
+		GET /networking/v1/external/policies
 		GET /v3/apps
 		GET /v3/processes
 		GET /v3/tasks
@@ -342,6 +343,11 @@ var rules = []rule{
 		GET /v3/service_usage_events/{guid}`},
 	{may: overseers, see: anybody, at: `
 		GET /metrics`},
+
+	// The policy server does not say whether an app exists.
+	{may: userNames{admin, developer}, see: anybody, at: `
+		POST /networking/v1/external/policies
+		POST /networking/v1/external/policies/delete`},
 	{may: userNames{admin}, see: anybody, at: `
 		POST /v3/organizations
 		POST /v3/users

@@ -83,6 +83,24 @@ func (h networkPolicyHandlers) develops(perms access.Permissions, p netpolicy.Po
 	return true, nil
 }
 
+// checkSuspended refuses a policy of an app in a suspended org.
+func (h networkPolicyHandlers) checkSuspended(perms access.Permissions, p netpolicy.Policy) error {
+	for _, guid := range []string{p.Source, p.Destination} {
+		a, err := h.Platform.Registry.App(guid)
+		if err != nil {
+			return err
+		}
+		space, err := h.Platform.Registry.Space(a.Space)
+		if err != nil {
+			return err
+		}
+		if perms.Suspended(space.Org) {
+			return access.ErrOrgSuspended
+		}
+	}
+	return nil
+}
+
 // changePolicies checks the policies of a body and the caller's permissions.
 func (h networkPolicyHandlers) changePolicies(change func(perms access.Permissions, ps []netpolicy.Policy) error) rest.Handler {
 	return func(r *http.Request) (any, error) {
@@ -109,6 +127,9 @@ func (h networkPolicyHandlers) changePolicies(change func(perms access.Permissio
 			}
 			if !ok {
 				return policyError(http.StatusForbidden, "one or more applications cannot be found or accessed"), nil
+			}
+			if err := h.checkSuspended(perms, p); err != nil {
+				return nil, err
 			}
 			ps = append(ps, p)
 		}
