@@ -221,4 +221,5 @@ async function begin() {
   await show();
 }
 
+sessionStorage.removeItem("dew.reloads"); // see theme.js: all scripts are here
 begin();
