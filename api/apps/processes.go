@@ -146,7 +146,7 @@ func (h processHandlers) listProcesses(r *http.Request) (any, error) {
 // embedInstances is the only resource that can be embedded in a process.
 const embedInstances = "process_instances"
 
-// readEmbed reports whether the response shall have the instances of its processes.
+// readEmbed reports whether the response contains the instances of its processes.
 func readEmbed(q rest.Query) (bool, error) {
 	for _, name := range q.Filters["embed"] {
 		if name != embedInstances {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -152,17 +151,7 @@ func (w *policyTest) usesPoliciesWithStockCF() {
 		return
 	}
 	w.t.Helper()
-	home := w.t.TempDir()
-	cf := func(args ...string) string {
-		w.t.Helper()
-		cmd := exec.Command(bin, args...)
-		cmd.Env = append(os.Environ(), "CF_HOME="+home)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			w.t.Fatalf("cf %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return string(out)
-	}
+	cf := w.stockCF(bin)
 	password, err := os.ReadFile(filepath.Join(w.root, "admin-password"))
 	if err != nil {
 		w.t.Fatal(err)

@@ -101,11 +101,10 @@ func isPending(t *testing.T, answer string) bool {
 	return ds.Destinations[0].Pending
 }
 
-// stockCurl sends requests with the cf CLI. The daemon has another address after each
-// start.
-func (w *routeTest) stockCurl(bin string) func(method, path, body string) string {
+// stockCF returns a function that runs the cf CLI with a home of its own.
+func (w *routeTest) stockCF(bin string) func(args ...string) string {
 	home := w.t.TempDir()
-	cf := func(args ...string) string {
+	return func(args ...string) string {
 		w.t.Helper()
 		cmd := exec.Command(bin, args...)
 		cmd.Env = append(os.Environ(), "CF_HOME="+home)
@@ -115,6 +114,12 @@ func (w *routeTest) stockCurl(bin string) func(method, path, body string) string
 		}
 		return string(out)
 	}
+}
+
+// stockCurl sends requests with the cf CLI. The daemon has another address after each
+// start.
+func (w *routeTest) stockCurl(bin string) func(method, path, body string) string {
+	cf := w.stockCF(bin)
 	return func(method, path, body string) string {
 		w.t.Helper()
 		password, err := os.ReadFile(filepath.Join(w.root, "admin-password"))

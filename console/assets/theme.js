@@ -7,7 +7,7 @@
   } catch { /* the browser does not allow storage: use the system's setting */ }
 })();
 
-// Loads the page again if a script could not be loaded. Browsers stop loading when a
+// Loads the page again if a script could not be loaded. Chromium stops loading when a
 // network interface of the machine appears, as it does at the start of an instance.
 (function () {
   const key = "dew.reloads";

@@ -144,7 +144,7 @@ func TestCheckContainerd(t *testing.T) {
 		m.program = prints("containerd 1.7.1")
 		expect(t, checkContainerd(t.Context(), m), Fail, "the containerd socket "+m.Containerd+" does not exist")
 	})
-	t.Run("nobody behind the socket", func(t *testing.T) {
+	t.Run("no server behind the socket", func(t *testing.T) {
 		m := fakeMachine(t, map[string]string{"containerd.sock": ""})
 		expect(t, checkContainerd(t.Context(), m), Fail, "does not respond")
 	})
@@ -370,7 +370,7 @@ func TestExamineNamesAndBounds(t *testing.T) {
 	var limit time.Time
 	found := Machine{}.examine(t.Context(), []Check{
 		{"first", func(ctx context.Context, _ Machine) Finding { limit, _ = ctx.Deadline(); return Good("fine") }},
-		{"second", func(context.Context, Machine) Finding { return Bad("broken", "mend it") }},
+		{"second", func(context.Context, Machine) Finding { return Bad("broken", "repair it") }},
 	})
 	if limit.IsZero() {
 		t.Error("a check has no deadline")
@@ -379,7 +379,7 @@ func TestExamineNamesAndBounds(t *testing.T) {
 	if err := printText(&text, found); err != nil {
 		t.Fatal(err)
 	}
-	want := "ok    first          fine\nFAIL  second         broken  -> mend it\nchecks: 2, warnings: 0, failed: 1\n"
+	want := "ok    first          fine\nFAIL  second         broken  -> repair it\nchecks: 2, warnings: 0, failed: 1\n"
 	if text.String() != want {
 		t.Errorf("text = %q, want %q", text.String(), want)
 	}
