@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -177,14 +178,15 @@ func (w *policyTest) usesPoliciesWithStockCF() {
 func (w *policyTest) closesOutside() {
 	w.t.Helper()
 	w.dew("unbind-running-security-group", "default")
-	const outside = "192.0.2.1" // it exists nowhere, and the packets do not leave the machine
+	outside := w.silentHost()
 	w.eventually("the outside is closed", func() error {
 		if status, body := w.get("front", "/fetch?url=http://"+outside+"/"); status != http.StatusBadGateway || !strings.Contains(body, "connection refused") {
 			return fmt.Errorf("%d %q", status, body)
 		}
 		return nil
 	})
-	w.logged("front", `Connection refused: app front to 192.0.2.1, tcp port 80. No security group of space dev allows it. Add the rule {"protocol":"tcp","destination":"192.0.2.1","ports":"80"} to a security group`)
+	w.logged("front", "Connection refused: app front to "+outside+", tcp port 80. No security group of space dev allows it. "+
+		`Add the rule {"protocol":"tcp","destination":"`+outside+`","ports":"80"} to a security group`)
 	if status, body := w.get("front", "/fetch?url=http://api.dew.internal:9/"); status != http.StatusBadGateway || !strings.Contains(body, "connection refused") {
 		w.t.Errorf("a closed port of the machine: %d %q", status, body)
 	}
@@ -193,4 +195,24 @@ func (w *policyTest) closesOutside() {
 	if status, body := w.get("front", "/fetch?url=http://api.dew.internal:"+port+"/"); status != http.StatusOK {
 		w.t.Errorf("the API from inside: %d %q", status, body)
 	}
+}
+
+// silentHost returns an address outside dew's network that never answers. The machine
+// routes it to a device of its own, so only dew's rules can refuse a connection to it.
+func (w *policyTest) silentHost() string {
+	w.t.Helper()
+	device := fmt.Sprintf("dewout%d", os.Getpid()%10_000_000)
+	address := fmt.Sprintf("198.51.100.%d", os.Getpid()%250+1)
+	w.t.Cleanup(func() { _ = exec.Command("ip", "link", "del", device).Run() })
+	for _, args := range [][]string{
+		{"link", "add", device, "type", "veth", "peer", "name", device + "p"},
+		{"link", "set", device + "p", "up"},
+		{"link", "set", device, "arp", "off", "up"},
+		{"route", "add", address + "/32", "dev", device},
+	} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			w.t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	return address
 }
