@@ -1,12 +1,15 @@
 package api
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
@@ -100,6 +103,62 @@ func TestInboxRefusals(t *testing.T) {
 		}
 	}
 	w.want(422, "POST", "/dew/v1/inbox/link", "", nil)
+}
+
+func TestMailQueue(t *testing.T) {
+	w := newTestServer(t)
+	w.want(422, "GET", "/dew/v1/mails", "", nil)
+	w.want(422, "POST", "/dew/v1/mails/retry", "{}", nil)
+	q := delivery.NewQueue(w.c.DB)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w.s.daemon.Queue = &daemon.MailQueue{Queue: q, StalledSince: func() time.Time { return since }}
+	ms, err := q.Enqueue(t.Context(), delivery.Notice{Client: "shop", Kind: "news", Subject: "Hello"},
+		[]delivery.Person{{Email: "a@example.com"}, {GUID: "b"}, {Email: "c@example.com"}, {Email: "d@example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Settle([]delivery.Outcome{
+		{Message: ms[0].ID, Status: delivery.Failed, Problem: errors.New("550 no such user")},
+		{Message: ms[1].ID, Status: delivery.Retry, Problem: errors.New("421 busy")},
+		{Message: ms[2].ID, Status: delivery.Delivered},
+	}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var out v3.QueuedMails
+	w.want(200, "GET", "/dew/v1/mails", "", &out)
+	if len(out.Mails) != 3 || out.Total != 3 {
+		t.Fatalf("mails = %+v, want 3", out)
+	}
+	failed, queued, retrying := out.Mails[0], out.Mails[1], out.Mails[2]
+	if failed.State != "failed" || failed.LastAnswer != "550 no such user" || failed.To != "a@example.com" || failed.Client != "shop" || failed.Kind != "news" || !failed.NextAttempt.IsZero() {
+		t.Errorf("failed = %+v", failed)
+	}
+	if retrying.State != "retrying" || retrying.Attempts != 1 || retrying.User != "b" || retrying.NextAttempt.Before(time.Now()) || queued.State != "queued" {
+		t.Errorf("waiting = %+v, %+v", queued, retrying)
+	}
+	w.want(200, "GET", "/dew/v1/mails?state=failed&limit=1", "", &out)
+	if len(out.Mails) != 1 || out.Mails[0].ID != ms[0].ID {
+		t.Errorf("failed mails = %+v", out)
+	}
+	var st v3.Status
+	w.want(200, "GET", "/dew/v1/status", "", &st)
+	if diff := cmp.Diff(&v3.MailQueue{Queued: 1, Retrying: 1, Failed: 1, StalledSince: since}, st.Mails); diff != "" {
+		t.Errorf("the status differs (-want +got):\n%s", diff)
+	}
+	for _, body := range []string{`{"ids":["` + ms[2].ID + `"]}`, `{"ids":["none"]}`, `{"state":"late"}`, `{"ids":["x"],"state":"failed"}`, `{"ids":[` + strings.Repeat(`"x",`, 1000) + `"x"]}`} {
+		w.want(422, "POST", "/dew/v1/mails/retry", body, nil)
+	}
+	w.want(422, "GET", "/dew/v1/mails?state=late", "", nil)
+	var done v3.RetriedMails
+	w.want(200, "POST", "/dew/v1/mails/retry", `{"ids":["`+ms[0].ID+`"]}`, &done)
+	w.want(200, "GET", "/dew/v1/mails?state=failed", "", &out)
+	if done.Retried != 1 || len(out.Mails) != 0 {
+		t.Errorf("retried = %d, still failed %+v", done.Retried, out)
+	}
+	w.want(200, "POST", "/dew/v1/mails/retry", `{"state":"waiting"}`, &done)
+	if done.Retried != 3 {
+		t.Errorf("retried = %d, want all three", done.Retried)
+	}
 }
 
 func TestCrashMails(t *testing.T) {

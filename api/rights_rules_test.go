@@ -384,7 +384,9 @@ var rules = []rule{
 		GET /dew/v1/inbox
 		GET /dew/v1/inbox/wait
 		GET /dew/v1/inbox/{id}
-		POST /dew/v1/inbox/link`},
+		POST /dew/v1/inbox/link
+		GET /dew/v1/mails
+		POST /dew/v1/mails/retry`},
 
 	// These do not exist for requests with a token.
 	{at: `

@@ -130,6 +130,8 @@ type Config struct {
 	Notify http.Handler
 	// Mails is the built-in inbox. It is nil if mails go to another server.
 	Mails *daemon.Mails
+	// MailQueue is the queue of mails. Nil means none.
+	MailQueue *daemon.MailQueue
 	// CrashMails sends mails about crashes. Nil means none.
 	CrashMails *notify.Crashes
 
@@ -247,7 +249,7 @@ func (s *Server) group() {
 			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, PolicyNotice: s.c.PolicyNotice, Warnings: s.c.Warnings, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
 			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
-		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},
+		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, Queue: s.c.MailQueue, CrashMails: s.c.CrashMails},
 	}
 }
 

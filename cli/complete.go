@@ -104,6 +104,9 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 		return console.Names(all, client.SecurityGroups.Name)
 	case "RESOURCE":
 		return console.Names(platform.LabelKinds, func(k platform.LabelKind) string { return k.Name })
+	case "MAIL_ID":
+		all, _ := api.Daemon().QueuedMails(ctx, "", 0)
+		return console.Names(all.Mails, func(m v3.QueuedMail) string { return m.ID })
 	case "FLAG":
 		all, _ := api.Daemon().FeatureFlags(ctx)
 		return console.Names(all, func(f v3.FeatureFlag) string { return f.Name })

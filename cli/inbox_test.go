@@ -68,6 +68,30 @@ func newMailDaemon(t *testing.T) *mailDaemon {
 		return v3.Inbox{Mails: []v3.Mail{}}
 	})
 	answer("POST /dew/v1/inbox/link", func(*http.Request) any { return v3.InboxLink{URL: "http://x/notify/inbox?code=1"} })
+	answer("GET /dew/v1/mails", func(r *http.Request) any {
+		waiting := v3.QueuedMail{ID: "q-1", User: "guid-1", Kind: "news", Client: "shop", State: "retrying", Attempts: 2, NextAttempt: time.Unix(90, 0), LastAnswer: "421 \x1b[31mbusy"}
+		failed := v3.QueuedMail{ID: "q-2", To: "jo@example.com", Kind: "news", Client: "shop", State: "failed", LastAnswer: "550 no such user"}
+		switch r.FormValue("state") {
+		case "waiting":
+			return v3.QueuedMails{Mails: []v3.QueuedMail{waiting}, Total: 1}
+		case "failed":
+			return v3.QueuedMails{Total: 0}
+		}
+		return v3.QueuedMails{Mails: []v3.QueuedMail{failed, waiting}, Total: 3}
+	})
+	answer("POST /dew/v1/mails/retry", func(r *http.Request) any {
+		var body v3.RetryMails
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		if body.State == "failed" {
+			return v3.RetriedMails{Retried: 12}
+		}
+		return v3.RetriedMails{Retried: len(body.IDs)}
+	})
+	answer("GET /dew/v1/status", func(*http.Request) any {
+		return v3.Status{Mails: &v3.MailQueue{Queued: 4, Retrying: 3, Failed: 2, StalledSince: time.Unix(0, 0)}}
+	})
 	answer("GET /v3/organizations", func(*http.Request) any {
 		return v3.List[v3.Organization]{Resources: []v3.Organization{{GUID: "org-1", Name: "local"}}}
 	})
@@ -97,35 +121,18 @@ func (d *mailDaemon) dew(t *testing.T, args ...string) result {
 	return runDew(t.Context(), append([]string{"--run", d.run}, args...)...)
 }
 
-func TestInboxCommand(t *testing.T) {
-	t.Parallel()
-	d := newMailDaemon(t)
-	for _, tt := range []struct {
-		name   string
-		args   []string
-		status int
-		out    []string // expected in stdout
-		talk   string   // expected in the messages or the error
-	}{
-		{"list", []string{"inbox"}, 0, []string{"m-2", "jo@example.com", "Old"}, "5 older mails"},
-		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},
-		{"show", []string{"inbox", "show", "m-2"}, 0, []string{"subject:", "line 1\nline ", "kind:     reset"}, ""},
-		{"show by number", []string{"inbox", "show", "2"}, 0, []string{"subject:", "kind:     reset"}, ""},
-		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "the inbox has no mail 99"},
-		{"show html", []string{"inbox", "show", "m-2", "--html"}, 0, []string{"<p>"}, ""},
-		{"show what has no text", []string{"inbox", "show", "m-1"}, 0, []string{"<b>only html"}, ""},
-		{"show as JSON", []string{"inbox", "show", "m-2", "--json"}, 0, []string{`"text": "line 1`}, ""},
-		{"show nothing", []string{"inbox", "show"}, 2, nil, "needs the number or the ID"},
-		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "the inbox has no mail m-9"},
-		{"wait", []string{"inbox", "wait", "--kind", "reset", "--to", "jo@example.com", "--subject", "Re"}, 0, []string{"m-2"}, ""},
-		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no matching mail arrived within 30ms"},
-		{"wait no time", []string{"inbox", "wait", "--timeout", "0s"}, 2, nil, "--timeout"},
-		{"open", []string{"inbox", "--open"}, 0, []string{"http://x/notify/inbox?code=1\n"}, "works once"},
-		{"open as JSON", []string{"inbox", "--open", "--json"}, 0, []string{`"url"`}, ""},
-		{"open with more", []string{"inbox", "--open", "list"}, 2, nil, "--open cannot be used with an action"},
-		{"unknown action", []string{"inbox", "delete"}, 2, nil, `"delete" is not an action`},
-		{"list with an ID", []string{"inbox", "list", "m-1"}, 2, nil, "takes no ID"},
-	} {
+// mailRun is a run of dew with its expected result.
+type mailRun struct {
+	name   string
+	args   []string
+	status int
+	out    []string // expected in stdout
+	talk   string   // expected in the messages or the error
+}
+
+func (d *mailDaemon) check(t *testing.T, runs []mailRun) {
+	t.Helper()
+	for _, tt := range runs {
 		t.Run(tt.name, func(t *testing.T) {
 			got := d.dew(t, tt.args...)
 			output := got.talk
@@ -145,6 +152,51 @@ func TestInboxCommand(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMailsCommand(t *testing.T) {
+	t.Parallel()
+	d := newMailDaemon(t)
+	d.check(t, []mailRun{
+		{"list", []string{"mails"}, 0, []string{"jo@example.com", "550 no such user", "user guid-1", "retrying", time.Unix(90, 0).Format(time.DateTime)}, "Not shown: 1 mail."},
+		{"waiting", []string{"mails", "--waiting", "--limit", "0"}, 0, []string{"q-1"}, ""},
+		{"no failed ones", []string{"mails", "--failed"}, 0, nil, "No mail failed within the last day"},
+		{"as JSON", []string{"mails", "--json"}, 0, []string{`"state": "failed"`, `"last_answer": "550 no such user"`}, ""},
+		{"none as JSON", []string{"mails", "--failed", "--json"}, 0, []string{"[]"}, ""},
+		{"retry one", []string{"mails", "--retry", "q-1"}, 0, nil, "dewd tries 1 mail now"},
+		{"retry failed ones", []string{"mails", "--failed", "--retry"}, 0, nil, "dewd tries 12 mails now"},
+		{"retry as JSON", []string{"mails", "--failed", "--retry", "--json"}, 0, []string{`"retried": 12`}, ""},
+		{"an ID alone", []string{"mails", "q-1"}, 2, nil, "an ID needs --retry"},
+		{"an ID and a state", []string{"mails", "--failed", "--retry", "q-1"}, 2, nil, "cannot be used with an ID"},
+		{"no limit", []string{"mails", "--limit", "-1"}, 2, nil, "--limit"},
+		{"status", []string{"status"}, 0, []string{"4 waiting, 3 retrying, 2 failed within the last day; none was delivered since " + time.Unix(0, 0).Format(time.DateTime)}, ""},
+		{"status as JSON", []string{"status", "--json"}, 0, []string{`"retrying": 3`, `"stalled_since"`}, ""},
+	})
+}
+
+func TestInboxCommand(t *testing.T) {
+	t.Parallel()
+	d := newMailDaemon(t)
+	d.check(t, []mailRun{
+		{"list", []string{"inbox"}, 0, []string{"m-2", "jo@example.com", "Old"}, "5 older mails"},
+		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},
+		{"show", []string{"inbox", "show", "m-2"}, 0, []string{"subject:", "line 1\nline ", "kind:     reset"}, ""},
+		{"show by number", []string{"inbox", "show", "2"}, 0, []string{"subject:", "kind:     reset"}, ""},
+		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "the inbox has no mail 99"},
+		{"show html", []string{"inbox", "show", "m-2", "--html"}, 0, []string{"<p>"}, ""},
+		{"show what has no text", []string{"inbox", "show", "m-1"}, 0, []string{"<b>only html"}, ""},
+		{"show as JSON", []string{"inbox", "show", "m-2", "--json"}, 0, []string{`"text": "line 1`}, ""},
+		{"show nothing", []string{"inbox", "show"}, 2, nil, "needs the number or the ID"},
+		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "the inbox has no mail m-9"},
+		{"wait", []string{"inbox", "wait", "--kind", "reset", "--to", "jo@example.com", "--subject", "Re"}, 0, []string{"m-2"}, ""},
+		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no matching mail arrived within 30ms"},
+		{"wait no time", []string{"inbox", "wait", "--timeout", "0s"}, 2, nil, "--timeout"},
+		{"open", []string{"inbox", "--open"}, 0, []string{"http://x/notify/inbox?code=1\n"}, "works once"},
+		{"open as JSON", []string{"inbox", "--open", "--json"}, 0, []string{`"url"`}, ""},
+		{"open with more", []string{"inbox", "--open", "list"}, 2, nil, "--open cannot be used with an action"},
+		{"unknown action", []string{"inbox", "delete"}, 2, nil, `"delete" is not an action`},
+		{"list with an ID", []string{"inbox", "list", "m-1"}, 2, nil, "takes no ID"},
+	})
 }
 
 func TestInboxQuery(t *testing.T) {

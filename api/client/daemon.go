@@ -129,6 +129,28 @@ func (c Daemon) InboxLink(ctx context.Context) (string, error) {
 	return l.URL, err
 }
 
+// QueuedMails lists mails of the queue. State is waiting, failed or empty for both.
+func (c Daemon) QueuedMails(ctx context.Context, state string, limit int) (v3.QueuedMails, error) {
+	q := url.Values{}
+	if state != "" {
+		q.Set("state", state)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var out v3.QueuedMails
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/mails?"+q.Encode(), nil, &out)
+	return out, err
+}
+
+// RetryMails queues failed mails again and tries waiting ones now. It returns their
+// number.
+func (c Daemon) RetryMails(ctx context.Context, r v3.RetryMails) (int, error) {
+	var out v3.RetriedMails
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/mails/retry", r, &out)
+	return out.Retried, err
+}
+
 // ConsoleLink creates a link that opens the web console as the caller. It works once and
 // for 60 s.
 func (c Daemon) ConsoleLink(ctx context.Context) (v3.ConsoleLink, error) {

@@ -40,6 +40,7 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		inboxHandlers{h}.endpoints(),
 		infoHandlers{h}.endpoints(),
 		jobHandlers{h}.endpoints(),
+		mailHandlers{h}.endpoints(),
 		statusHandlers{h}.endpoints(),
 		metricsHandlers{h}.endpoints(),
 		rootHandlers{h}.endpoints(),
@@ -85,6 +86,8 @@ type Mailing struct {
 	Notify http.Handler
 	// Mails is the built-in inbox; nil if mails go to another server.
 	Mails *Mails
+	// Queue is the queue of mails; nil if not available.
+	Queue *MailQueue
 	// CrashMails sends mails about crashes; nil if not available.
 	CrashMails *notify.Crashes
 }

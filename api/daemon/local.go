@@ -56,6 +56,9 @@ func (h statusHandlers) status(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
+	if st.Mails, err = h.Queue.status(); err != nil {
+		return nil, err
+	}
 	if err := h.policies(&st, r.URL.Query().Get("notices") == "true"); err != nil {
 		return nil, err
 	}

@@ -37,6 +37,9 @@ type Status struct {
 	// Notices are sentences that dew status shows once.
 	Notices []string `json:"notices,omitempty"`
 
+	// Mails is the queue of mails. Nil means that there is none.
+	Mails *MailQueue `json:"mails,omitempty"`
+
 	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log stored per app
 	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention, before the limit of a quarter of the file system
 }

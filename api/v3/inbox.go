@@ -38,3 +38,46 @@ type InboxLink struct {
 type CrashMails struct {
 	Enabled bool `json:"enabled"`
 }
+
+// QueuedMail is a mail in the queue, or one that failed within the last day.
+type QueuedMail struct {
+	ID          string    `json:"id"`
+	To          string    `json:"to"`             // address; empty: looked up at the delivery
+	User        string    `json:"user,omitempty"` // guid
+	Client      string    `json:"client"`
+	Kind        string    `json:"kind,omitempty"`
+	Subject     string    `json:"subject"`
+	State       string    `json:"state"`    // queued, retrying, failed or undeliverable
+	Attempts    int       `json:"attempts"` // that failed
+	NextAttempt time.Time `json:"next_attempt,omitzero"`
+	LastAnswer  string    `json:"last_answer,omitempty"` // of the mail server, or another reason
+	ReceivedAt  time.Time `json:"received_at,omitzero"`
+	UpdatedAt   time.Time `json:"updated_at"`
+}
+
+// QueuedMails is the response of GET /dew/v1/mails: failed mails, newest first, then
+// waiting ones in the order of their next attempt.
+type QueuedMails struct {
+	Mails []QueuedMail `json:"mails"`
+	Total int          `json:"total"` // number of mails that match, with those that are not shown
+}
+
+// RetryMails is the body of POST /dew/v1/mails/retry. Without IDs, all mails in the
+// state are meant.
+type RetryMails struct {
+	IDs   []string `json:"ids,omitempty"`
+	State string   `json:"state,omitempty"` // waiting or failed; empty: both
+}
+
+// RetriedMails is the response of POST /dew/v1/mails/retry.
+type RetriedMails struct {
+	Retried int `json:"retried"`
+}
+
+// MailQueue is the state of the queue of mails, in the status.
+type MailQueue struct {
+	Queued       int       `json:"queued"`   // not tried yet
+	Retrying     int       `json:"retrying"` // waiting for another attempt
+	Failed       int       `json:"failed"`   // within the last day
+	StalledSince time.Time `json:"stalled_since,omitzero"`
+}

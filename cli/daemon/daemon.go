@@ -93,6 +93,7 @@ func runStatus(ctx context.Context, api *client.Client, out *console.Console) er
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
 	row("logs", retentionText(s))
+	row("mails", mailQueueText(s.Mails))
 	row("network policies", s.NetworkPolicies)
 	for _, text := range s.Notices {
 		row("note", text)

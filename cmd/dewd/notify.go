@@ -147,12 +147,14 @@ type notifier struct {
 	smtp    *smtp.Client // nil: inbox stores the mails
 	inbox   *inbox.Inbox // nil: smtp sends them
 	page    *inbox.Page
+
+	mailQueue *delivery.Queue
 }
 
 // openNotify creates the notification service.
 func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
-	n = &notifier{}
 	queue := delivery.NewQueue(p.DB)
+	n = &notifier{mailQueue: queue}
 	people := directory.NewAccounts(p.Auth.Accounts(), p.Roles, p.Registry)
 	from := m.From
 	if from == "" {
@@ -225,6 +227,11 @@ func (n *notifier) mails() *apidaemon.Mails {
 		return nil
 	}
 	return &apidaemon.Mails{Inbox: n.inbox, Link: n.page.Link}
+}
+
+// queue returns the queue of mails for the API.
+func (n *notifier) queue() *apidaemon.MailQueue {
+	return &apidaemon.MailQueue{Queue: n.mailQueue, StalledSince: n.courier.StalledSince}
 }
 
 // run delivers mails until ctx is done.

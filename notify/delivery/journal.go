@@ -18,6 +18,7 @@ import (
 // Courier that is killed sends only those mails again whose answer it has not read.
 //
 //	BeforeData ─▶ "data ID" ─▶ the server's answer ─▶ "accepted ID" ─▶ Settle ─▶ forget
+//	                             └─ refused, or none ─▶ Settle ─▶ forget: "settled ID"
 //
 // The lines are not synced: they survive the end of the process, but not always a power
 // failure.
@@ -36,6 +37,7 @@ type handover string
 const (
 	handedOver handover = "data"     // the server can have accepted it
 	accepted   handover = "accepted" // the server has accepted it
+	settled    handover = "settled"  // it did not, and the store has recorded that
 )
 
 // journalHandover records the hand-over of one mail.
@@ -86,6 +88,8 @@ func parseJournal(content string) map[string]handover {
 			}
 		case accepted:
 			entries[id] = accepted
+		case settled:
+			delete(entries, id)
 		}
 	}
 	return entries
@@ -122,13 +126,22 @@ func journalLine(id string, state handover) string { return string(state) + " " 
 func (j *journal) forget(ids []string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	var lines strings.Builder
 	for _, id := range ids {
+		if j.entries[id] == handedOver {
+			lines.WriteString(journalLine(id, settled))
+		}
 		delete(j.entries, id)
 	}
-	if j.size < maxJournal && (len(j.entries) > 0 || j.size == 0) {
-		return nil
+	if j.size >= maxJournal || len(j.entries) == 0 && j.size > 0 {
+		return j.rewrite()
 	}
-	return j.rewrite()
+	n, err := io.WriteString(j.file, lines.String())
+	j.size += n
+	if err != nil {
+		return fmt.Errorf("cannot record which mails are no longer being sent: %w", err)
+	}
+	return nil
 }
 
 // rewrite replaces the file by one with the current entries.

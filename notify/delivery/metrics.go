@@ -96,6 +96,15 @@ const (
 	stallAfter = 5 * time.Minute
 )
 
+// StalledSince returns when the last message ended, if the queue stands still: messages
+// wait, and none has ended for some minutes. Otherwise it returns zero.
+func (c *Courier) StalledSince() time.Time {
+	if since := c.stalledSince.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
+
 // checkQueue measures the queue, and warns if it stands still.
 func (r *runState) checkQueue() {
 	queued, retrying, err := r.c.Queue.Lengths()
@@ -108,7 +117,10 @@ func (r *runState) checkQueue() {
 	}
 	idle := time.Since(r.lastEnded)
 	stalled := idle >= stallAfter
+	r.stalledSince.Store(nil)
 	if stalled {
+		since := r.lastEnded
+		r.stalledSince.Store(&since)
 		r.c.Logger.Warn("the queue of mails stands still; check the mail server", "messages", queued+retrying, "for", idle.Round(time.Second), "err", r.lastProblem)
 	}
 	m := r.c.Metrics
@@ -132,6 +144,7 @@ func (r *runState) observe(os []Outcome) {
 		}
 		if o.Status.Ended() && !o.Postponed {
 			r.lastEnded = now
+			r.stalledSince.Store(nil)
 		} else if o.Problem != nil {
 			r.lastProblem = o.Problem
 		}

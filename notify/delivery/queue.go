@@ -73,7 +73,7 @@ func NewQueue(db *store.DB) *Queue {
 
 		db:       db,
 		notices:  store.In[Notice](db, "notify notices"),
-		messages: store.In[Message](db, "notify messages"),
+		messages: store.In(db, "notify messages", store.Index(failedIndex, failedKey)),
 		tallies: store.In(db, "notify tallies",
 			store.Index("campaign", func(t noticeTally) string { return t.Campaign })),
 		due:      store.In[dueMessage](db, "notify due"),

@@ -187,6 +187,9 @@ func (q *Queue) sweepSome(before time.Time) (n int, err error) {
 
 func (q *Queue) deleteMessage(tx *store.Tx, a dueMessage, tallies map[string]*noticeTally) error {
 	m, err := q.messages.With(tx).Get(a.Message)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !m.Status.Ended() {
+		return q.ended.With(tx).Delete(a.key()) // an operator queued it again
+	}
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,8 @@ type Courier struct {
 	slow    *slowMails
 	journal *journal               // of the current Run; nil: none
 	last    atomic.Pointer[Notice] // the next message usually has the same notice
+
+	stalledSince atomic.Pointer[time.Time] // see StalledSince
 }
 
 // NewCourier creates a Courier.

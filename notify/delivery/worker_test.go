@@ -102,6 +102,8 @@ type courierWorld struct {
 	wrap    Mailer // if set, used instead of mailer
 	journal string // if set, the file of the journal
 	metrics *Metrics
+	logger  *slog.Logger // nil: none
+	current *Courier
 }
 
 // inCourierWorld runs fn in virtual time with a running courier.
@@ -141,6 +143,9 @@ func (w *courierWorld) courier(q *Queue) *Courier {
 		Queue: q, Directory: w.dir, Composer: composerFunc(func(m Message, n Notice) (Mail, error) { return w.make(m, n) }),
 		Mailer: w.mailer, From: "dew@example.com", Journal: w.journal, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler),
 	}
+	if w.logger != nil {
+		config.Logger = w.logger
+	}
 	if w.wrap != nil {
 		config.Mailer = w.wrap
 	}
@@ -148,6 +153,7 @@ func (w *courierWorld) courier(q *Queue) *Courier {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.current = c
 	return c
 }
 
