@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/crashmail"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/notify/directory"
 	"github.com/dewrun/dew/notify/inbox"
@@ -25,7 +26,7 @@ func newMailServer(t *testing.T) (*testServer, *inbox.Inbox) {
 	w := newTestServer(t)
 	inbox := inbox.New(w.c.DB)
 	w.s.daemon.Mails = &daemon.Mails{Inbox: inbox, Link: func() (string, error) { return "http://x/notify/inbox?code=1", nil }}
-	w.s.daemon.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, directory.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), delivery.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
+	w.s.daemon.CrashMails = crashmail.New(w.c.DB, w.c.Registry, directory.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), delivery.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
 	for _, m := range []delivery.Mail{
 		{ID: "m-1", From: "dew@example.com", To: "ann@example.com", Subject: "One", Kind: "news", Text: "text", Sent: time.Unix(1, 0).UTC()},
 		{ID: "m-2", From: "dew@example.com", To: "bob@example.com", Subject: "Two", Kind: "alarm", HTML: "<p>", Sent: time.Unix(2, 0).UTC()},
@@ -158,6 +159,31 @@ func TestMailQueue(t *testing.T) {
 	w.want(200, "POST", "/dew/v1/mails/retry", `{"state":"waiting"}`, &done)
 	if done.Retried != 3 {
 		t.Errorf("retried = %d, want all three", done.Retried)
+	}
+}
+
+func TestPreviewTemplate(t *testing.T) {
+	w := newTestServer(t)
+	const path = "/dew/v1/mail-templates/preview"
+	w.want(422, "POST", path, "{}", nil)
+	w.s.daemon.Preview = func(p notify.Preview) (delivery.Mail, error) {
+		m := delivery.Mail{From: "f", To: "t", Subject: p.ID + p.Client + p.Kind + string(p.Data)}
+		if p.Template != nil {
+			m.Text, m.HTML = p.Template.Text, p.Template.HTML
+		}
+		return m, nil
+	}
+	var out v3.PreviewedMail
+	w.want(200, "POST", path, `{"template":"a","client":"b","kind":"c","data":{"Space":"dev"}}`, &out)
+	if out.Subject != `abc{"Space":"dev"}` {
+		t.Errorf("preview = %+v", out)
+	}
+	w.want(200, "POST", path, `{"inline":{"text":"t","html":"h"}}`, &out)
+	if out.Text != "t" || out.HTML != "h" {
+		t.Errorf("preview = %+v", out)
+	}
+	for _, body := range []string{`{"template":"a","inline":{}}`, `{"client":"a"}`, `{"kind":"a"}`} {
+		w.want(422, "POST", path, body, nil)
 	}
 }
 

@@ -386,7 +386,8 @@ var rules = []rule{
 		GET /dew/v1/inbox/{id}
 		POST /dew/v1/inbox/link
 		GET /dew/v1/mails
-		POST /dew/v1/mails/retry`},
+		POST /dew/v1/mails/retry
+		POST /dew/v1/mail-templates/preview`},
 
 	// These do not exist for requests with a token.
 	{at: `

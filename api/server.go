@@ -49,6 +49,8 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/crashmail"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
@@ -132,8 +134,10 @@ type Config struct {
 	Mails *daemon.Mails
 	// MailQueue is the queue of mails. Nil means none.
 	MailQueue *daemon.MailQueue
+	// PreviewMail renders a template of mails. Nil means not available.
+	PreviewMail func(notify.Preview) (delivery.Mail, error)
 	// CrashMails sends mails about crashes. Nil means none.
-	CrashMails *notify.Crashes
+	CrashMails *crashmail.Crashes
 
 	// Console is the web console. Nil means none.
 	Console *console.Console
@@ -249,7 +253,7 @@ func (s *Server) group() {
 			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, PolicyNotice: s.c.PolicyNotice, Warnings: s.c.Warnings, Doctor: s.c.Doctor, Crashed: s.c.Crashed,
 			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown, Console: s.c.Console,
 		},
-		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, Queue: s.c.MailQueue, CrashMails: s.c.CrashMails},
+		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, Queue: s.c.MailQueue, Preview: s.c.PreviewMail, CrashMails: s.c.CrashMails},
 	}
 }
 

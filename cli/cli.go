@@ -88,7 +88,7 @@ func newApp(version string, out *console.Console) *runner {
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
 		push.Commands, apps.Commands, top.Commands, daemon.ConsoleCommands, apps.LifeCommands, apps.ScaleCommands, apps.DeployCommands, push.PackageCommands, apps.CheckCommands, smoketest.Commands, apps.EnvCommands, logs.Commands, apps.WhyCommands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
-		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, daemon.MailCommands, apps.NotifyCommands, routes.DomainListCommands, push.ResourceCommands, push.BuildpackCommands, push.StackCommands,
+		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, daemon.MailCommands, daemon.TemplateCommands, apps.NotifyCommands, routes.DomainListCommands, push.ResourceCommands, push.BuildpackCommands, push.StackCommands,
 		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.NetworkPolicyCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemon.Commands, daemon.CurlCommands, completionCommands, helpCommands,
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -89,6 +90,16 @@ func newMailDaemon(t *testing.T) *mailDaemon {
 		}
 		return v3.RetriedMails{Retried: len(body.IDs)}
 	})
+	answer("POST /dew/v1/mail-templates/preview", func(r *http.Request) any {
+		var body v3.PreviewTemplate
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		if body.Inline == nil {
+			body.Inline = &v3.InlineTemplate{Subject: "stored " + body.Template, Text: "for " + body.Client + " and " + body.Kind + string(body.Data)}
+		}
+		return v3.PreviewedMail{To: "ada@example.com", Subject: body.Inline.Subject, Text: body.Inline.Text, HTML: body.Inline.HTML}
+	})
 	answer("GET /dew/v1/status", func(*http.Request) any {
 		return v3.Status{Mails: &v3.MailQueue{Queued: 4, Retrying: 3, Failed: 2, StalledSince: time.Unix(0, 0)}}
 	})
@@ -172,6 +183,43 @@ func TestMailsCommand(t *testing.T) {
 		{"status", []string{"status"}, 0, []string{"4 waiting, 3 retrying, 2 failed within the last day; none was delivered since " + time.Unix(0, 0).Format(time.DateTime)}, ""},
 		{"status as JSON", []string{"status", "--json"}, 0, []string{`"retrying": 3`, `"stalled_since"`}, ""},
 	})
+}
+
+func TestTemplateCommand(t *testing.T) {
+	d := newMailDaemon(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("BROWSER", "true")
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	page, whole, data, bad := file("a.html", "{{.HTML}}<p>\x1b[31m"), file("a.json", `{"name":"n","subject":"{{.Subject}}","text":"T","html":"<b>"}`), file("d.json", `{"Space":"dev"}`), file("bad", "{")
+	d.check(t, []mailRun{
+		{"stored", []string{"template", "preview", "t-1", "--kind", "shop/news", "--data", data}, 0, []string{"subject: stored t-1", `for shop and news{"Space":"dev"}`, "ada@example.com"}, ""},
+		{"a page", []string{"template", "preview", "--file", page, "--html"}, 0, []string{"{{.HTML}}<p>"}, ""},
+		{"a template", []string{"template", "preview", "--file", whole, "--text"}, 0, []string{"T\n"}, ""},
+		{"all parts", []string{"template", "preview", "--file", whole}, 0, []string{"subject: {{.Subject}}", "T\n", "HTML:\n<b>"}, ""},
+		{"as JSON", []string{"template", "preview", "--file", whole, "--json"}, 0, []string{`"html": "<b>"`}, ""},
+		{"in a browser", []string{"template", "preview", "--file", whole, "--open"}, 0, []string{filepath.Join(dir, "dew-preview-")}, "in this file"},
+		{"nothing to open", []string{"template", "preview", "t-1", "--open"}, 1, nil, "no HTML part"},
+		{"another action", []string{"template", "delete"}, 2, nil, `"delete" is not an action`},
+		{"a file and an ID", []string{"template", "preview", "t-1", "--file", whole}, 2, nil, "cannot be used with the ID"},
+		{"a bad kind", []string{"template", "preview", "--kind", "news"}, 2, nil, "client/kind"},
+		{"bad data", []string{"template", "preview", "--data", bad}, 1, nil, "not valid JSON"},
+		{"a bad file", []string{"template", "preview", "--file", bad}, 1, nil, "cannot read the template in"},
+		{"no file", []string{"template", "preview", "--file", bad + "x"}, 1, nil, "cannot read the template"},
+	})
+	opened, err := filepath.Glob(filepath.Join(dir, "dew-preview-*", "mail.html"))
+	if err != nil || len(opened) != 1 {
+		t.Fatalf("files = %v, %v, want one", opened, err)
+	}
+	if raw, err := os.ReadFile(opened[0]); err != nil || !strings.HasPrefix(string(raw), "<meta http-equiv=\"Content-Security-Policy\"") || !strings.HasSuffix(string(raw), "<b>") {
+		t.Errorf("file = %q, %v", raw, err)
+	}
 }
 
 func TestInboxCommand(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/plaintext"
 	"github.com/dewrun/dew/notify/render"
 	"github.com/dewrun/dew/store"
 )
@@ -22,8 +23,12 @@ import (
 // unsubscribed or has no address. Critical notifications ignore unsubscriptions.
 func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Notice) (mail delivery.Mail, err error) {
 	var t Template
+	var link string
 	err = s.c.DB.View(func(tx *store.Tx) error {
 		if err := s.checkSubscribed(tx, m, n); err != nil {
+			return err
+		}
+		if link, err = s.unsubscribeURL(tx, m, n); err != nil {
 			return err
 		}
 		t, err = s.templateFor(tx, n)
@@ -37,12 +42,13 @@ func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Not
 	}
 	mail = delivery.Mail{
 		ID: m.ID, From: s.c.From, To: m.Email, ReplyTo: n.ReplyTo, Client: n.Client, Kind: n.Kind, User: m.User,
-		Received: n.Received, Sent: time.Now(),
+		Received: n.Received, Sent: time.Now(), Unsubscribe: link,
 	}
 	p, err := s.placeholders(m, n)
 	if err != nil {
 		return mail, err
 	}
+	p.UnsubscribeURL = link
 	if err := renderMail(&mail, t, p); err != nil {
 		s.log.Warn("cannot render a template; using the default template", "template", t.ID, "message", m.ID, "err", err)
 		return mail, renderMail(&mail, fallback(n), p)
@@ -142,9 +148,14 @@ func unsubscribeID(key, user, client, kind string) string {
 	return base64.URLEncoding.EncodeToString(out)
 }
 
-// renderMail renders the parts of a mail that the notice has.
+// renderMail renders the parts of a mail that the notice has. If it has only HTML, the
+// text is made from it.
 func renderMail(m *delivery.Mail, t Template, p render.Placeholders) (err error) {
 	m.Text, m.HTML = "", ""
+	derived := p.Text == "" && p.HTML != ""
+	if derived {
+		p.Text = plaintext.FromHTML(p.HTML)
+	}
 	if m.Subject, err = render.Fill("subject", t.Subject, p); err != nil {
 		return err
 	}
@@ -154,12 +165,18 @@ func renderMail(m *delivery.Mail, t Template, p render.Placeholders) (err error)
 			return err
 		}
 	}
+	if derived {
+		p.Text = "" // the HTML part shows the HTML
+	}
 	if p.HTML != "" {
 		body, err := render.Fill("html", t.HTML, render.Escape(p))
 		if err != nil {
 			return err
 		}
 		m.HTML = render.Document(p.HTMLComponents, body)
+		if derived && strings.TrimSpace(m.Text) == "" { // the template has no text
+			m.Text = plaintext.FromHTML(body)
+		}
 	}
 	return nil
 }

@@ -82,7 +82,14 @@ func TestRender(t *testing.T) {
 	if err := renderMail(&m, builtIn, p); err != nil {
 		t.Fatal(err)
 	}
-	if m.Text != "" || m.HTML != "\n<head></head>\n<html>\n\t<body >\n\t\t<p></p><p>x\n\t</body>\n</html>" {
+	if m.Text != "\nx" || m.HTML != "\n<head></head>\n<html>\n\t<body >\n\t\t<p></p><p>x\n\t</body>\n</html>" {
+		t.Errorf("text %q, html %q", m.Text, m.HTML)
+	}
+	// A template without a text part: the text is that of the HTML part.
+	if err := renderMail(&m, Template{Subject: "s", HTML: "<h1>Shop{{.Text}}</h1>{{.HTML}}"}, p); err != nil {
+		t.Fatal(err)
+	}
+	if m.Text != "Shop\n====\n\nx" || !strings.Contains(m.HTML, "<h1>Shop</h1><p>x") {
 		t.Errorf("text %q, html %q", m.Text, m.HTML)
 	}
 }
@@ -181,7 +188,7 @@ func TestCompose(t *testing.T) {
 	m := delivery.Message{ID: "m", User: "u", Email: "u@example.com"}
 	n := delivery.Notice{
 		Version: delivery.V1, Client: "sender", Kind: "news", Subject: "S", Text: "T", Space: delivery.Place{Name: "dev"}, Org: delivery.Place{Name: "local"},
-		Endorsement: endorseSpace, ReplyTo: "r@example.com", Received: time.Unix(1, 0),
+		Endorsement: EndorseSpace, ReplyTo: "r@example.com", Received: time.Unix(1, 0),
 	}
 	text := func() string {
 		t.Helper()
@@ -189,6 +196,10 @@ func TestCompose(t *testing.T) {
 	}
 	mail := testkit.Must(w.s.Compose(t.Context(), m, n))(t)
 	mail.Sent = time.Time{}
+	if !strings.HasPrefix(mail.Unsubscribe, serviceURL+"/unsubscribe/") {
+		t.Errorf("link = %q", mail.Unsubscribe)
+	}
+	mail.Unsubscribe = ""
 	want := delivery.Mail{
 		ID: "m", From: "no-reply@dew.localhost", To: "u@example.com", ReplyTo: "r@example.com", Subject: "CF Notification: S", Client: "sender",
 		Text: "You received this message because you belong to the \"dev\" space in the \"local\" organization.\nT",

@@ -21,8 +21,9 @@ import (
 
 // The reasons why a recipient got a message. These are templates.
 const (
-	endorseUser     = "This message was sent directly to you."
-	endorseSpace    = `You received this message because you belong to the "{{.Space}}" space in the "{{.Organization}}" organization.`
+	endorseUser = "This message was sent directly to you."
+	// EndorseSpace is for the users of a space.
+	EndorseSpace    = `You received this message because you belong to the "{{.Space}}" space in the "{{.Organization}}" organization.`
 	endorseOrg      = `You received this message because you belong to the "{{.Organization}}" organization.`
 	endorseRole     = `You received this message because you are an {{.OrganizationRole}} in the "{{.Organization}}" organization.`
 	endorseEveryone = "This message was sent to everyone."
@@ -273,7 +274,7 @@ func (s *sending) sendToUser(r request) (any, error) {
 func (s *sending) sendToSpace(r request) (any, error) {
 	guid := r.PathValue("guid")
 	return s.sendToPeople(r, func(ctx context.Context, _ sendRequest, n *delivery.Notice) (delivery.Audience, error) {
-		n.Endorsement = endorseSpace
+		n.Endorsement = EndorseSpace
 		a, err := s.c.Directory.InSpace(ctx, guid)
 		n.Space, n.Org = a.Space, a.Org
 		return a, placeProblem(err, guid)

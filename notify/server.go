@@ -33,6 +33,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/unsubscribe"
 	"github.com/dewrun/dew/store"
 )
 
@@ -97,6 +98,7 @@ type Server struct {
 	v2
 
 	prefix   string // path of PublicURL
+	page     *unsubscribe.Page
 	versions map[int]http.Handler
 }
 
@@ -105,6 +107,7 @@ type core struct {
 	c       Config
 	log     *slog.Logger
 	buckets buckets
+	links   *unsubscribe.Links
 }
 
 // v1 are the endpoints of version 1, by subject.
@@ -154,9 +157,13 @@ func New(c Config) (*Server, error) {
 	}
 	c.Domain = cmp.Or(c.Domain, public.Hostname())
 	c.From = cmp.Or(c.From, "no-reply@"+c.Domain)
-	k := &core{c: c, log: c.Logger, buckets: newBuckets(c.DB)}
+	links, err := unsubscribe.NewLinks(c.DB, c.PublicURL)
+	if err != nil {
+		return nil, err
+	}
+	k := &core{c: c, log: c.Logger, buckets: newBuckets(c.DB), links: links}
 	s := &Server{
-		core: k, composer: &composer{k}, prefix: strings.TrimSuffix(public.Path, "/"),
+		core: k, composer: &composer{k}, prefix: strings.TrimSuffix(public.Path, "/"), page: unsubscribe.NewPage(links, &subscriptions{k}, c.Logger),
 		v1: v1{&kinds{k}, &templates{k}, &preferenceHandlers{k}, &sending{k}},
 		v2: v2{&campaigns{core: k}, &senders{k}, &templates2{k}, &campaignTypes{k}},
 	}
@@ -251,6 +258,10 @@ func (s *Server) mux(d apiVersion) (http.Handler, error) {
 // serve it under another path, strip that prefix first.
 func (s *Server) Handler() http.Handler {
 	return s.recoverPanics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if unsubscribe.IsPage(r.URL.Path) {
+			s.page.ServeHTTP(w, r)
+			return
+		}
 		version, ok := versionOf(r.Header.Get(VersionHeader))
 		next := s.versions[version]
 		switch clean := path.Clean("/" + r.URL.Path); {

@@ -188,7 +188,7 @@ func (s *campaigns) expand(ctx context.Context, to map[string][]string, n delive
 	x.add(delivery.Audience{}, endorseUser, direct)
 	for _, guid := range to[toSpaces] {
 		a, err := s.c.Directory.InSpace(ctx, guid)
-		if err := x.place(a, err, endorseSpace); err != nil {
+		if err := x.place(a, err, EndorseSpace); err != nil {
 			return nil, placeProblem(err, guid)
 		}
 	}

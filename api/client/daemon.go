@@ -151,6 +151,13 @@ func (c Daemon) RetryMails(ctx context.Context, r v3.RetryMails) (int, error) {
 	return out.Retried, err
 }
 
+// PreviewTemplate renders a template of mails and sends nothing.
+func (c Daemon) PreviewTemplate(ctx context.Context, p v3.PreviewTemplate) (v3.PreviewedMail, error) {
+	var out v3.PreviewedMail
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/mail-templates/preview", p, &out)
+	return out, err
+}
+
 // ConsoleLink creates a link that opens the web console as the caller. It works once and
 // for 60 s.
 func (c Daemon) ConsoleLink(ctx context.Context) (v3.ConsoleLink, error) {

@@ -13,6 +13,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/crashmail"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/runtime"
 )
@@ -88,6 +90,8 @@ type Mailing struct {
 	Mails *Mails
 	// Queue is the queue of mails; nil if not available.
 	Queue *MailQueue
+	// Preview renders a template of mails; nil if not available.
+	Preview func(notify.Preview) (delivery.Mail, error)
 	// CrashMails sends mails about crashes; nil if not available.
-	CrashMails *notify.Crashes
+	CrashMails *crashmail.Crashes
 }

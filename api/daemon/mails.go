@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/notify/delivery"
 )
 
@@ -26,6 +27,10 @@ func (h mailHandlers) endpoints() []rest.Endpoint {
 		{
 			Pattern: "POST /dew/v1/mails/retry", Needs: access.Administer,
 			Handler: h.retryMails, Shape: rest.Returns[v3.RetriedMails](200).Reads(rest.JSON[v3.RetryMails]()),
+		},
+		{
+			Pattern: "POST /dew/v1/mail-templates/preview", Needs: access.Administer,
+			Handler: h.previewTemplate, Shape: rest.Returns[v3.PreviewedMail](200).Reads(rest.JSON[v3.PreviewTemplate]()),
 		},
 	}
 }
@@ -143,4 +148,32 @@ func (h mailHandlers) retryMails(r *http.Request) (any, error) {
 	}
 	h.Platform.Log.Info("an administrator retries mails", "messages", n)
 	return v3.RetriedMails{Retried: n}, nil
+}
+
+// previewTemplate renders a template and sends nothing.
+func (h mailHandlers) previewTemplate(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.PreviewTemplate](r)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Preview == nil:
+		return nil, rest.Unprocessable("dewd has no notification service.")
+	case body.Template != "" && body.Inline != nil:
+		return nil, &app.Invalid{Key: "inline", Message: "cannot be used with template"}
+	case (body.Client == "") != (body.Kind == ""):
+		return nil, &app.Invalid{Key: "kind", Message: "needs client, and client needs kind"}
+	}
+	p := notify.Preview{ID: body.Template, Client: body.Client, Kind: body.Kind, Data: body.Data}
+	if body.Inline != nil {
+		p.Template = &notify.Template{Name: body.Inline.Name, Subject: body.Inline.Subject, Text: body.Inline.Text, HTML: body.Inline.HTML}
+	}
+	m, err := h.Preview(p)
+	if notify.IsInvalid(err) {
+		return nil, rest.Unprocessable("%s", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v3.PreviewedMail{From: m.From, To: m.To, Subject: m.Subject, Text: m.Text, HTML: m.HTML}, nil
 }

@@ -1,6 +1,9 @@
 package v3
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Inbox is the response of GET /dew/v1/inbox, newest first. It has no bodies.
 type Inbox struct {
@@ -80,4 +83,31 @@ type MailQueue struct {
 	Retrying     int       `json:"retrying"` // waiting for another attempt
 	Failed       int       `json:"failed"`   // within the last day
 	StalledSince time.Time `json:"stalled_since,omitzero"`
+}
+
+// PreviewTemplate is the body of POST /dew/v1/mail-templates/preview. It names a template,
+// or has one that is not stored. Without both, the template of the kind is used.
+type PreviewTemplate struct {
+	Template string          `json:"template,omitempty"` // id
+	Inline   *InlineTemplate `json:"inline,omitempty"`
+	Client   string          `json:"client,omitempty"`
+	Kind     string          `json:"kind,omitempty"`
+	Data     json.RawMessage `json:"data,omitempty"` // object with values of placeholders
+}
+
+// InlineTemplate is a template in a request.
+type InlineTemplate struct {
+	Name    string `json:"name,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	Text    string `json:"text,omitempty"`
+	HTML    string `json:"html,omitempty"`
+}
+
+// PreviewedMail is the response of POST /dew/v1/mail-templates/preview.
+type PreviewedMail struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+	HTML    string `json:"html"`
 }

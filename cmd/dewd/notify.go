@@ -18,6 +18,7 @@ import (
 	apidaemon "github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/crashmail"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/notify/directory"
 	"github.com/dewrun/dew/notify/inbox"
@@ -143,7 +144,7 @@ type notifyParts struct {
 type notifier struct {
 	server  *notify.Server
 	courier *delivery.Courier
-	crashes *notify.Crashes
+	crashes *crashmail.Crashes
 	smtp    *smtp.Client // nil: inbox stores the mails
 	inbox   *inbox.Inbox // nil: smtp sends them
 	page    *inbox.Page
@@ -167,14 +168,14 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.server.Register("dew", notify.CrashKinds()...); err != nil {
+	if err := n.server.Register("dew", crashmail.Kinds()...); err != nil {
 		return nil, err
 	}
 	post, err := n.openPost(p, m, public)
 	if err != nil {
 		return nil, err
 	}
-	n.crashes = notify.NewCrashes(p.DB, p.Registry, people, queue, p.Logger)
+	n.crashes = crashmail.New(p.DB, p.Registry, people, queue, p.Logger)
 	if p.Exits != nil {
 		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Enqueue(crashOf(r)) })
 	}
@@ -198,8 +199,8 @@ func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery
 }
 
 // crashOf returns the data of an exit record for a mail.
-func crashOf(r runtime.ExitRecord) notify.Crash {
-	return notify.Crash{
+func crashOf(r runtime.ExitRecord) crashmail.Crash {
+	return crashmail.Crash{
 		App: r.App, Instance: string(r.Instance), Type: r.Type, Index: r.Slot.Index, Description: r.Description, Sentence: r.Verdict("").Sentence,
 		Count: r.CrashCount, At: r.CrashedAt, NextStart: r.NextStart, GivenUp: r.GivenUp,
 	}

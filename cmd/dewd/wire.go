@@ -361,7 +361,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
 		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		FixedURL: d.fixedURL, Names: []string{apiName, d.engine.Gateway().String()}, APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
-		Notify: d.notify.handler(), Mails: d.notify.mails(), MailQueue: d.notify.queue(), CrashMails: d.notify.crashes, Console: web,
+		Notify: d.notify.handler(), Mails: d.notify.mails(), MailQueue: d.notify.queue(), PreviewMail: d.notify.server.Preview, CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{

@@ -28,6 +28,8 @@ type Mail struct {
 	User     string    `json:"user,omitempty"`    // guid
 	Received time.Time `json:"received,omitzero"` // time of the request
 	Sent     time.Time `json:"sent"`
+	// Unsubscribe is the link that unsubscribes the recipient; empty: none.
+	Unsubscribe string `json:"unsubscribe,omitempty"`
 
 	// Handover is called while the mail is sent. It can be nil.
 	Handover Handover `json:"-"`
@@ -88,6 +90,10 @@ func (m Mail) Encode() (*gomail.Msg, error) {
 	msg.SetGenHeader(headerID, headerText(m.ID))
 	msg.SetGenHeader(headerSent, m.Sent.Format(time.RFC3339Nano))
 	msg.SetGenHeader(headerReceived, m.Received.UTC().Format(time.RFC3339Nano))
+	if m.Unsubscribe != "" { // RFC 2369 and RFC 8058
+		msg.SetGenHeader(gomail.HeaderListUnsubscribe, "<"+headerText(m.Unsubscribe)+">")
+		msg.SetGenHeader(gomail.HeaderListUnsubscribePost, "List-Unsubscribe=One-Click")
+	}
 	msg.SetDateWithValue(m.Sent)
 	msg.SetMessageIDWithValue(m.messageID())
 	m.body(msg)

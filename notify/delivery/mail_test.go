@@ -198,3 +198,29 @@ func TestMailSubjects(t *testing.T) {
 		}
 	}
 }
+
+// The link to unsubscribe is in one line, however long it is, with the header for one
+// click.
+func TestMailUnsubscribe(t *testing.T) {
+	m := sampleMail(1)
+	for _, link := range []string{"", "https://example.com/notify/unsubscribe/" + strings.Repeat("a", 850)} {
+		m.Unsubscribe = link
+		var raw bytes.Buffer
+		if _, err := m.WriteTo(&raw); err != nil {
+			t.Fatal(err)
+		}
+		h := readMail(t, raw.Bytes()).Header
+		want, click := "", ""
+		if link != "" {
+			want, click = "<"+link+">", "List-Unsubscribe=One-Click"
+		}
+		if h.Get("List-Unsubscribe") != want || h.Get("List-Unsubscribe-Post") != click {
+			t.Errorf("headers = %q, %q, want %q", h.Get("List-Unsubscribe"), h.Get("List-Unsubscribe-Post"), want)
+		}
+		for line := range bytes.Lines(raw.Bytes()) {
+			if len(line) > 1000 {
+				t.Errorf("a line has %d bytes", len(line))
+			}
+		}
+	}
+}

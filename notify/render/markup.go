@@ -1,6 +1,8 @@
 package render
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -32,6 +34,7 @@ type Placeholders struct {
 	OrganizationGUID  string
 	OrganizationRole  string
 	UnsubscribeID     string
+	UnsubscribeURL    string
 	Scope             string
 	Endorsement       string
 	RequestReceived   string
@@ -49,10 +52,34 @@ func Sample() Placeholders {
 		KindDescription: "Invoices", SourceDescription: "Shop", UserGUID: "4f0f6b8c-6b0d-4f7e-9d9c-0c6c2f9a3a11", ClientID: "shop",
 		MessageID: "0192f0a4-7d1c-7cc3-9a52-2b8f6d1c4e55", Space: "dev", SpaceGUID: "a1b2c3d4-0000-4000-8000-000000000001",
 		Organization: "local", OrganizationGUID: "a1b2c3d4-0000-4000-8000-000000000002", OrganizationRole: "OrgManager",
-		UnsubscribeID: "dW5zdWJzY3JpYmU=", Scope: "cloud_controller.admin",
+		UnsubscribeID: "dW5zdWJzY3JpYmU=", UnsubscribeURL: "https://example.com/notify/unsubscribe/eyJ2IjoxfQ.c2ln", Scope: "cloud_controller.admin",
 		Endorsement:     `You received this message because you belong to the "dev" space in the "local" organization.`,
 		RequestReceived: "2026-01-02T03:04:05.000000006Z", Domain: "example.com",
 	}
+}
+
+// WithData returns the placeholders with the values of a JSON object whose keys are their
+// names, such as {"Subject": "Hello", "HTML": "<p>Hi</p>"}. Upper and lower case are the
+// same. If it has a text or HTML, the other one is empty unless it is there as well.
+func (p Placeholders) WithData(raw []byte) (Placeholders, error) {
+	var given Placeholders
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&given); err != nil {
+		return p, fmt.Errorf("the data must be a JSON object with the names of placeholders: %w", err)
+	}
+	if given.Text != "" || given.HTML != "" {
+		p.Text, p.HTML = "", ""
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, fmt.Errorf("the data must be a JSON object with the names of placeholders: %w", err)
+	}
+	parts, err := SplitHTML(p.HTML)
+	if err != nil {
+		return p, err
+	}
+	p.HTMLComponents, p.HTML = parts, parts.BodyContent
+	return p, nil
 }
 
 // Escape returns the placeholders for an HTML page: plain text is escaped. The sender's
@@ -72,7 +99,7 @@ func (p Placeholders) size() int {
 	n := namesSize + htmlSize(p.HTMLComponents)
 	for _, v := range []string{
 		p.From, p.ReplyTo, p.To, p.Subject, p.Text, p.HTML, p.KindDescription, p.SourceDescription, p.UserGUID, p.ClientID, p.MessageID,
-		p.Space, p.SpaceGUID, p.Organization, p.OrganizationGUID, p.OrganizationRole, p.UnsubscribeID, p.Scope, p.Endorsement,
+		p.Space, p.SpaceGUID, p.Organization, p.OrganizationGUID, p.OrganizationRole, p.UnsubscribeID, p.UnsubscribeURL, p.Scope, p.Endorsement,
 		p.RequestReceived, p.Domain,
 	} {
 		n += len(v)

@@ -1,4 +1,5 @@
-package notify
+// Package crashmail notifies the users of a space that one of its apps crashed.
+package crashmail
 
 import (
 	"context"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
@@ -19,9 +21,9 @@ import (
 // KindCrash is the kind of crash notifications, which dew itself sends.
 const KindCrash = "crash"
 
-// CrashKinds returns the kinds that dew itself sends, for Server.Register.
-func CrashKinds() []Kind {
-	return []Kind{{Client: PlatformClient, ID: KindCrash, Description: "An instance of an app crashed"}}
+// Kinds returns the kinds that dew itself sends, for Server.Register.
+func Kinds() []notify.Kind {
+	return []notify.Kind{{Client: notify.PlatformClient, ID: KindCrash, Description: "An instance of an app crashed"}}
 }
 
 // Crash describes a crashed instance.
@@ -64,8 +66,8 @@ const (
 	maxPending  = 256 // crashes that wait to be reported
 )
 
-// NewCrashes returns the Crashes with the settings stored in db.
-func NewCrashes(db *store.DB, reg *registry.Registry, directory delivery.Directory, queue *delivery.Queue, log *slog.Logger) *Crashes {
+// New returns the Crashes with the settings stored in db.
+func New(db *store.DB, reg *registry.Registry, directory delivery.Directory, queue *delivery.Queue, log *slog.Logger) *Crashes {
 	return &Crashes{
 		db: db, watched: store.In[watched](db, "crash mails"), registry: reg, directory: directory, queue: queue, log: log,
 		pending: make(chan Crash, maxPending),
@@ -212,8 +214,8 @@ func crashNotice(a app.App, c Crash) delivery.Notice {
 	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nFor details and what to do, run: dew why %s\n",
 		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), ordinal(c.Count), cause, next, a.Name)
 	return delivery.Notice{
-		Version: delivery.V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,
-		Subject: "App " + a.Name + " crashed", Text: text, Endorsement: endorseSpace, Received: time.Now(),
+		Version: delivery.V1, Client: notify.PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: Kinds()[0].Description,
+		Subject: "App " + a.Name + " crashed", Text: text, Endorsement: notify.EndorseSpace, Received: time.Now(),
 	}
 }
 

@@ -1,7 +1,8 @@
-package notify
+package crashmail
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -10,8 +11,11 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // placeDirectory returns the same users for every space, and separate administrators.
@@ -41,6 +45,13 @@ func each(people []delivery.Person) func(yield func(delivery.Person, error) bool
 	}
 }
 
+func people(n int) (ps []delivery.Person) {
+	for i := range n {
+		ps = append(ps, delivery.Person{GUID: fmt.Sprintf("user-%d", i), Email: fmt.Sprintf("user-%d@example.com", i)})
+	}
+	return ps
+}
+
 // If no user has a role in the space, the administrators are notified.
 func TestCrashesAreReportedToAdmins(t *testing.T) {
 	c, q, a := newCrashes(t)
@@ -56,7 +67,7 @@ func TestCrashesAreReportedToAdmins(t *testing.T) {
 
 func newCrashes(t testing.TB) (*Crashes, *delivery.Queue, app.App) {
 	t.Helper()
-	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 	reg := registry.New(db)
 	space, err := reg.EnsureDefaults("dew.localhost")
 	if err != nil {
@@ -67,7 +78,7 @@ func newCrashes(t testing.TB) (*Crashes, *delivery.Queue, app.App) {
 		t.Fatal(err)
 	}
 	q := delivery.NewQueue(db)
-	return NewCrashes(db, reg, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
+	return New(db, reg, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
 }
 
 func crashed(t testing.TB, c *Crashes, crash Crash) {
@@ -109,12 +120,12 @@ func TestCrashesAreReported(t *testing.T) {
 	if n := waitingMessages(t, q); n != 2 {
 		t.Errorf("messages = %d, want one for each of 2", n)
 	}
-	ns, err := notices(c.db).All()
+	ns, err := store.In[delivery.Notice](c.db, "notify notices").All()
 	if err != nil || len(ns) != 1 {
 		t.Fatalf("notices = %v, %v", ns, err)
 	}
 	n := ns[0]
-	if n.Client != PlatformClient || n.Kind != KindCrash || n.Subject != "App shop crashed" || n.Space.Name != "dev" ||
+	if n.Client != notify.PlatformClient || n.Kind != KindCrash || n.Subject != "App shop crashed" || n.Space.Name != "dev" ||
 		!strings.Contains(n.Text, "APP/PROC/WEB: Exited with status 1") || !strings.Contains(n.Text, "dew starts another instance immediately") {
 		t.Errorf("notice = %+v", n)
 	}
