@@ -61,7 +61,7 @@ func (s *Server) muxFor(base *url.URL) (*http.ServeMux, error) {
 // links, and count their streams for all addresses together.
 func (s *Server) withLinks(l rest.Links) *Server {
 	out := *s
-	show := &present.Presenter{Access: s.access, Links: l, Platform: s.platform, PortTrouble: s.c.PortTrouble}
+	show := &present.Presenter{Access: s.access, Links: l, Platform: s.platform, PortTrouble: s.c.PortTrouble, Memo: s.people}
 	out.links, out.mux = l, http.NewServeMux()
 	out.apps = &apps.Handlers{
 		Access: s.access, Links: l, Platform: s.platform, Present: show, SSH: s.apps.SSH, Version: s.apps.Version,

@@ -174,6 +174,7 @@ type Server struct {
 	views     *views
 	mux       *http.ServeMux
 	rows      []rest.Endpoint
+	people    *store.Memo[present.People]
 	described func() rest.Object // description of the rows, created on first use
 
 	apps   *apps.Handlers
@@ -237,7 +238,8 @@ func New(c Config) (*Server, error) {
 
 // group creates the groups of handlers.
 func (s *Server) group() {
-	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble}
+	s.people = present.NewPeople(s.c.DB)
+	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble, Memo: s.people}
 	s.apps = &apps.Handlers{
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
 		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}, Terminals: s.c.Terminals, Fail: s.fail,

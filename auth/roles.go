@@ -58,9 +58,12 @@ type Roles struct {
 	roles *store.Bucket[Role]
 }
 
+// RolesBucket is the name of the bucket of roles.
+const RolesBucket = "roles"
+
 // NewRoles returns the roles that are stored in db.
 func NewRoles(db *store.DB) *Roles {
-	return &Roles{db: db, roles: store.In(db, "roles",
+	return &Roles{db: db, roles: store.In(db, RolesBucket,
 		store.Index("user", func(r Role) string { return r.User }),
 		store.Index("org", func(r Role) string { return r.Org }),
 		store.Index("space", func(r Role) string { return r.Space }),

@@ -74,13 +74,16 @@ type Accounts struct {
 	sessions *store.Bucket[session]
 }
 
+// UsersBucket is the name of the bucket of users.
+const UsersBucket = "users"
+
 // NewAccounts returns the accounts that are stored in db. cost is the bcrypt cost, 0
 // for its default.
 func NewAccounts(db *store.DB, cost int) *Accounts {
 	return &Accounts{
 		db:     db,
 		hasher: newHasher(cost),
-		users: store.In(db, "users", store.Cached(func(u User) User {
+		users: store.In(db, UsersBucket, store.Cached(func(u User) User {
 			u.Hash, u.Groups = bytes.Clone(u.Hash), slices.Clone(u.Groups)
 			return u
 		}),

@@ -68,7 +68,7 @@ func newTables(db *store.DB) *tables {
 			store.Unique("name", func(o app.Org) string { return o.Name })),
 		spaces: store.In(db, "spaces",
 			store.Unique("org and name", func(s app.Space) string { return s.Org + "\x00" + s.Name })),
-		users:       store.In[app.User](db, "people"), // package auth has a bucket named users
+		users:       store.In[app.User](db, PeopleBucket), // package auth has a bucket named users
 		firstStarts: store.In[firstStart](db, "first_start"),
 		quotas: store.In(db, "quotas",
 			store.Unique("org and name", func(q app.Quota) string { return q.Org + "\x00" + q.Name })),
@@ -190,3 +190,6 @@ func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error
 	}
 	return found[0], nil
 }
+
+// PeopleBucket is the name of the bucket of users.
+const PeopleBucket = "people"

@@ -22,6 +22,18 @@ type cache[T any] struct {
 
 	mu      sync.Mutex // guards entries
 	entries map[string]cached[T]
+
+	memos sync.Map // the values in the order of an index, by its name: *Memo[[]T]
+}
+
+// sorted returns the Memo of the values in the order of an index.
+func (c *cache[T]) sorted(db *DB, bucket, index string) *Memo[[]T] {
+	m, ok := c.memos.Load(index)
+	if !ok {
+		m, _ = c.memos.LoadOrStore(index, NewMemo[[]T](db, bucket))
+	}
+	memo, _ := m.(*Memo[[]T]) // nothing else is stored
+	return memo
 }
 
 type cached[T any] struct {
@@ -32,6 +44,22 @@ type cached[T any] struct {
 // Sorted returns all values that are in an index, in the order of the index. An
 // undeclared index is a bug of the caller, so it panics.
 func (b *Bucket[T]) Sorted(name string) (vs []T, err error) {
+	if b.cache == nil || b.tx != nil {
+		return b.sorted(name)
+	}
+	all, err := b.cache.sorted(b.db, b.name, name).Get(func() ([]T, error) { return b.sorted(name) })
+	if err != nil {
+		return nil, err
+	}
+	vs = make([]T, len(all))
+	for i, v := range all {
+		vs[i] = b.cache.clone(v)
+	}
+	return vs, nil
+}
+
+// sorted is Sorted, without a Memo.
+func (b *Bucket[T]) sorted(name string) (vs []T, err error) {
 	x := b.index(name)
 	err = b.read(func(s *txBucket) error {
 		vs = nil

@@ -63,6 +63,8 @@ type DB struct {
 	writing sync.Mutex
 	batches batches
 
+	counts sync.Map // of changes, by the name of the bucket: see changeCount
+
 	mu        sync.Mutex // guards the fields below; never held while a listener runs
 	declared  map[string]declaration
 	listeners map[string][]func(key string)
@@ -151,10 +153,20 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 	defer db.writing.Unlock()
 	began := time.Now()
 	tx := &Tx{seen: map[change]bool{}}
+	counted := false
+	defer func() {
+		if counted {
+			db.countChanges(tx.changes)
+		}
+	}()
 	err := db.bolt.Update(func(btx *bbolt.Tx) error {
 		tx.bolt = btx
 		if err := fn(tx); err != nil {
 			return err
+		}
+		if tx.broken == nil {
+			counted = true
+			db.countChanges(tx.changes)
 		}
 		return tx.broken
 	})

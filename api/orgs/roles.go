@@ -188,7 +188,7 @@ func (h roleHandlers) grantee(ctx context.Context, name v3.UserName, role auth.R
 	if err != nil {
 		return platform.Person{}, err
 	}
-	if p, ok := all[name.GUID]; ok {
+	if p, ok := all.ByGUID[name.GUID]; ok {
 		return p, nil
 	}
 	accounts := h.Platform.Auth.Accounts()
@@ -257,7 +257,7 @@ func (h roleHandlers) deleteRole(r *http.Request) (any, error) {
 				return err
 			}
 		}
-		p, ok := all[role.User]
+		p, ok := all.ByGUID[role.User]
 		if !ok {
 			p = platform.Person{GUID: role.User}
 		}

@@ -55,6 +55,9 @@ func (h userHandlers) inSight(ctx context.Context) ([]platform.Person, error) {
 	if err != nil {
 		return nil, err
 	}
+	if perms.All {
+		return all.Sorted, nil
+	}
 	roles, err := h.Platform.Roles.All()
 	if err != nil {
 		return nil, err
@@ -66,8 +69,8 @@ func (h userHandlers) inSight(ctx context.Context) ([]platform.Person, error) {
 		}
 	}
 	var out []platform.Person
-	for guid, p := range all {
-		if perms.All || near[guid] {
+	for _, p := range all.Sorted {
+		if near[p.GUID] {
 			out = append(out, p)
 		}
 	}
@@ -124,10 +127,11 @@ func (h userHandlers) holders(r *http.Request, roles []auth.Role) (any, error) {
 		return nil, err
 	}
 	var found []platform.Person
+	seen := map[string]bool{}
 	for _, role := range roles {
-		if p, ok := all[role.User]; ok {
+		if p, ok := all.ByGUID[role.User]; ok && !seen[role.User] {
 			found = append(found, p)
-			delete(all, role.User)
+			seen[role.User] = true
 		}
 	}
 	return h.pageOfUsers(r, found)
@@ -216,7 +220,7 @@ func (h userHandlers) createUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowUser(all[guid])}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowUser(all.ByGUID[guid])}, nil
 }
 
 // accountFor returns the GUID of the account that a body names. It creates a missing

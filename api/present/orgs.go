@@ -1,7 +1,9 @@
 package present
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -11,6 +13,8 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
 )
 
 // Org returns the org that the path names.
@@ -77,7 +81,7 @@ func (p *Presenter) Include(in rest.Include) (map[string]any, error) {
 			return nil, err
 		}
 		out["users"], err = rest.PresentEach(in.Users, func(guid string) (platform.Person, error) {
-			p, ok := people[guid]
+			p, ok := people.ByGUID[guid]
 			if !ok {
 				return p, auth.ErrNotFound
 			}
@@ -90,9 +94,35 @@ func (p *Presenter) Include(in rest.Include) (map[string]any, error) {
 	return out, nil
 }
 
-// People returns all known users and clients, by guid: users that were not deleted
-// here, and clients that were registered or have a role.
-func (p *Presenter) People() (map[string]platform.Person, error) {
+// People are all known users and clients: users that were not deleted here, and clients
+// that were registered or have a role. Callers share them and do not change them.
+type People struct {
+	ByGUID map[string]platform.Person
+	Sorted []platform.Person // by the time of their creation, the default order of lists
+}
+
+// NewPeople returns the memory for People. It is valid until a user or a role changes.
+func NewPeople(db *store.DB) *store.Memo[People] {
+	return store.NewMemo[People](db, auth.UsersBucket, auth.RolesBucket, registry.PeopleBucket)
+}
+
+// People returns all known users and clients.
+func (p *Presenter) People() (People, error) {
+	if p.Memo == nil {
+		return p.readPeople()
+	}
+	return p.Memo.Get(p.readPeople)
+}
+
+func (p *Presenter) readPeople() (People, error) {
+	all, err := p.allPeople()
+	out := People{ByGUID: all, Sorted: slices.SortedFunc(maps.Values(all), func(a, b platform.Person) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.GUID, b.GUID))
+	})}
+	return out, err
+}
+
+func (p *Presenter) allPeople() (map[string]platform.Person, error) {
 	records, err := p.Platform.Registry.Users()
 	if err != nil {
 		return nil, err
