@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,13 +12,6 @@ import (
 func openDB(t testing.TB, path string) *store.DB {
 	t.Helper()
 	return testkit.Open(store.Open(path, store.Options{NoSync: true}))(t)
-}
-
-func people(n int) (ps []delivery.Person) {
-	for i := range n {
-		ps = append(ps, delivery.Person{GUID: fmt.Sprintf("user-%d", i), Email: fmt.Sprintf("user-%d@example.com", i)})
-	}
-	return ps
 }
 
 func settle(t testing.TB, q *delivery.Queue, now time.Time, os ...delivery.Outcome) {

@@ -148,7 +148,7 @@ func openPreview(m v3.PreviewedMail, out *console.Console) error {
 		return fmt.Errorf("cannot write the preview: %w", err)
 	}
 	path := filepath.Join(dir, "mail.html")
-	if err := os.WriteFile(path, []byte(previewPolicy+m.HTML), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(previewPolicy+m.HTML), 0o600); err != nil { //nolint:forbidigo // a temporary file
 		return fmt.Errorf("cannot write the preview: %w", err)
 	}
 	out.Say("The HTML part is in this file:")
