@@ -150,7 +150,7 @@ func (h userHandlers) pageOfUsers(r *http.Request, all []platform.Person) (any, 
 	if whole && partial {
 		return nil, rest.BadQuery("Usernames and partial_usernames cannot be provided together.")
 	}
-	var found []platform.Person
+	found := make([]platform.Person, 0, len(all))
 	for _, p := range all {
 		if q.Matches("guids", p.GUID) && q.MatchesFold("usernames", p.Name) && q.MatchesPart("partial_usernames", p.Name) && q.MatchesFold("origins", p.Origin) {
 			found = append(found, p)
