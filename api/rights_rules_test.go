@@ -184,6 +184,10 @@ var rules = []rule{
 	// Others must name apps that they can see.
 	{may: userNames{admin}, at: `
 		GET /v2/read`},
+	// A query without an app is refused in the same way for all.
+	{may: anybody, at: `
+		GET /api/v1/query
+		GET /api/v1/query_range`},
 	{may: userNames{admin, adminReader, developer}, at: `
 		GET /v3/service_credential_bindings/{guid}/details`},
 	{may: overseers.and(orgManager, developer, spaceManager, spaceAuditor), see: seeSpace, at: `

@@ -51,5 +51,6 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		h.logcacheEndpoints(),
 		h.streamEndpoints(),
 		h.gatewayEndpoints(),
+		h.queryEndpoints(),
 	)
 }

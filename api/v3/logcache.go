@@ -33,6 +33,33 @@ type LogCacheEnvelope struct {
 	Log        *LogCacheLog      `json:"log,omitempty"`
 }
 
+// PromQLResponse is the response of GET /api/v1/query and /api/v1/query_range.
+type PromQLResponse struct {
+	Status string     `json:"status"`
+	Data   PromQLData `json:"data"`
+}
+
+// PromQLData is a result in the form of Prometheus.
+type PromQLData struct {
+	ResultType string         `json:"resultType"` // vector or matrix
+	Result     []PromQLSeries `json:"result"`
+}
+
+// PromQLSeries has one value of a series, or many. Each is a pair of seconds since 1970
+// and text.
+type PromQLSeries struct {
+	Metric map[string]string `json:"metric"`
+	Value  json.RawMessage   `json:"value,omitempty"`
+	Values []json.RawMessage `json:"values,omitempty"`
+}
+
+// PromQLError is the error of a query.
+type PromQLError struct {
+	Status    string `json:"status"`
+	ErrorType string `json:"errorType"`
+	Error     string `json:"error"`
+}
+
 // GatewayBatch is one event of GET /v2/read: envelopes as Cloud Foundry's log stream
 // gateway sends them, with all fields.
 type GatewayBatch struct {
