@@ -12,7 +12,7 @@ import (
 
 // shards are the groups of streams that share their envelopes: each envelope is sent to
 // one of the streams with the same shard id. A group belongs to one user or client, so
-// that others cannot take away its envelopes.
+// that others cannot get its envelopes instead.
 type shards struct {
 	mu     sync.Mutex // guards groups
 	groups map[string][]*shardMember
