@@ -28,7 +28,8 @@ func TestCheckRequest(t *testing.T) {
 		"unknown":         {map[string]string{"x": "y"}, true, []string{": Unknown field(s): 'x'"}},
 		"only a header":   {map[string]string{HashHeader: "X"}, true, nil},
 		"header without hash": {
-			map[string]string{Balancing: RoundRobin, HashHeader: "X", HashBalance: "2"}, true,
+			map[string]string{Balancing: RoundRobin, HashHeader: "X", HashBalance: "2"},
+			true,
 			[]string{": Hash header can only be set when loadbalancing is hash", ": Hash balance can only be set when loadbalancing is hash"},
 		},
 	} {
