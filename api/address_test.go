@@ -64,7 +64,7 @@ func TestLinksFollowTheClient(t *testing.T) {
 		}
 		l := root.Links
 		for have, want := range map[string]string{
-			l.Self.Href: "", l.CloudControllerV3.Href: "/v3", l.UAA.Href: "/uaa", l.Login.Href: "/uaa", l.LogCache.Href: "", l.LogStream.Href: "/stream/v1",
+			l.Self.Href: "", l.CloudControllerV3.Href: "/v3", l.UAA.Href: "/uaa", l.Login.Href: "/uaa", l.LogCache.Href: "", l.LogStream.Href: "",
 		} {
 			if have != tt.want+want {
 				t.Errorf("%+v: link %s, want %s", tt, have, tt.want+want)

@@ -84,7 +84,7 @@ func coverage(t *testing.T) string {
 func kindOf(pattern string) string {
 	_, path, _ := strings.Cut(pattern, " ")
 	for _, server := range []struct{ prefix, name string }{
-		{"/v3/", ""}, {"/dew/v1/", "dew's own"}, {"/api/v1/", "log-cache"}, {"/stream/v1/", "streams"}, {"/routing/v1/", "router groups"}, {"/", "the daemon"},
+		{"/v3/", ""}, {"/dew/v1/", "dew's own"}, {"/api/v1/", "log-cache"}, {"/stream/v1/", "streams"}, {"/v2/read", "log stream gateway"}, {"/routing/v1/", "router groups"}, {"/", "the daemon"},
 	} {
 		if rest, ok := strings.CutPrefix(path, server.prefix); ok {
 			word, _, _ := strings.Cut(rest, "/")

@@ -82,7 +82,7 @@ func (v *descriptionChecker) compare(r *http.Request, sent []byte, got *httptest
 	_, path, _ := strings.Cut(pattern, " ")
 	place := []string{"paths", strings.TrimSuffix(path, "{$}"), strings.ToLower(r.Method)}
 	if got.Code >= http.StatusBadRequest {
-		if _, own := o.Responses[got.Code]; own && strings.HasPrefix(got.Body.String(), `{"error":`) { // an error with a shape of its own
+		if _, own := o.Responses[got.Code]; own && !strings.HasPrefix(got.Body.String(), `{"errors":`) { // an error with a shape of its own
 			return v.check(got.Body.Bytes(), append(place, "responses", fmt.Sprint(got.Code), "content", rest.MediaJSON, "schema")...)
 		}
 		return v.check(got.Body.Bytes(), "components", "schemas", "Errors")

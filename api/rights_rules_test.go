@@ -181,6 +181,13 @@ var rules = []rule{
 		GET /v3/service_instances/{guid}/credentials
 		GET /v3/service_route_bindings/{guid}/parameters
 		GET /stream/v1/services/{guid}`},
+	// Others must name apps that they can see.
+	{may: userNames{admin}, at: `
+		GET /v2/read`},
+	// A query without an app is refused in the same way for all.
+	{may: anybody, at: `
+		GET /api/v1/query
+		GET /api/v1/query_range`},
 	{may: userNames{admin, adminReader, developer}, at: `
 		GET /v3/service_credential_bindings/{guid}/details`},
 	{may: overseers.and(orgManager, developer, spaceManager, spaceAuditor), see: seeSpace, at: `

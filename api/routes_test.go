@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,8 +47,8 @@ func TestCreateRoute(t *testing.T) {
 		"no space":          {"nonesuch", shared.GUID, `"host":"x",`, "Invalid space. Ensure that the space exists and you have access to it."},
 		"no domain":         {w.space.GUID, "nonesuch", `"host":"x",`, "Invalid domain. Ensure that the domain exists and you have access to it."},
 		"foreign domain":    {w.space.GUID, foreign.GUID, `"host":"x",`, "Invalid domain."},
-		"other option":      {w.space.GUID, shared.GUID, `"host":"x","options":{"colour":"red"},`, "options.colour: is not a known option"},
-		"other balancing":   {w.space.GUID, shared.GUID, `"host":"x","options":{"loadbalancing":"random"},`, "must be round-robin or least-connection"},
+		"other option":      {w.space.GUID, shared.GUID, `"host":"x","options":{"colour":"red"},`, "options: Unknown field(s): 'colour'"},
+		"other balancing":   {w.space.GUID, shared.GUID, `"host":"x","options":{"loadbalancing":"random"},`, "options.loadbalancing: must be one of 'round-robin, least-connection' if present"},
 		"bad label":         {w.space.GUID, shared.GUID, `"host":"x","metadata":{"labels":{"a":"b c"}},`, "metadata.labels[a]"},
 		"unknown field":     {w.space.GUID, shared.GUID, `"colour":"x",`, "Unknown field(s): 'colour'"},
 	} {
@@ -64,6 +65,59 @@ func TestCreateRoute(t *testing.T) {
 	w.want(200, "GET", "/v3/audit_events?types=audit.route.create&space_guids="+w.space.GUID, "", &events)
 	if len(events.Resources) != 2 || events.Resources[0].Target.Name != "shop.dew.localhost/cart" || events.Resources[0].Organization == nil {
 		t.Errorf("events = %+v, want two of routes", events.Resources)
+	}
+}
+
+// Hash-based routing needs its feature flag. The rules and texts are those of Cloud
+// Foundry. Routes keep their options when the flag is disabled.
+func TestHashOptions(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	domain := must(w.c.Registry.DefaultDomain())(t)
+	create := func(host, options string) *httptest.ResponseRecorder {
+		return w.request("POST", "/v3/routes", routeBody(w.space.GUID, domain.GUID, `"host":"`+host+`","options":`+options+`,`))
+	}
+	manifest := func(options string) *httptest.ResponseRecorder {
+		return w.request("POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest",
+			"applications:\n- name: shop\n  routes:\n  - route: m.dew.localhost\n    options: "+options+"\n")
+	}
+	const hint = ". An administrator can enable the feature flag hash_based_routing"
+	wantError(t, create("x", `{"loadbalancing":"hash"}`), "CF-UnprocessableEntity", "options.loadbalancing: must be one of 'round-robin, least-connection' if present"+hint)
+	wantError(t, create("x", `{"hash_header":"X-User"}`), "CF-UnprocessableEntity", "options: Unknown field(s): 'hash_header'"+hint)
+	wantError(t, manifest("{loadbalancing: hash, hash_header: X-User}"), "CF-UnprocessableEntity", "Unknown field(s): 'hash_header'"+hint)
+	w.want(200, "PATCH", "/v3/feature_flags/hash_based_routing", `{"enabled":true}`, nil)
+	for options, detail := range map[string]string{
+		`{"loadbalancing":"hash"}`:                                                                    "Hash header must be present when loadbalancing is set to hash.",
+		`{"loadbalancing":"coin"}`:                                                                    "options.loadbalancing: must be one of 'round-robin, least-connection, hash' if present",
+		`{"loadbalancing":"round-robin","hash_header":"X"}`:                                           "Hash header can only be set when loadbalancing is hash",
+		`{"loadbalancing":"round-robin","hash_balance":2}`:                                            "Hash balance can only be set when loadbalancing is hash",
+		`{"loadbalancing":"hash","hash_header":"X","hash_balance":"much"}`:                            "options.hash_balance: must be a numeric value",
+		`{"loadbalancing":"hash","hash_header":"X","hash_balance":1}`:                                 "options.hash_balance: must be either 0 or between 1.1 and 10.0",
+		`{"loadbalancing":"hash","hash_header":"X","hash_balance":"` + strings.Repeat("1", 17) + `"}`: "options.hash_balance: must be at most 16 characters",
+		`{"loadbalancing":"hash","hash_header":"` + strings.Repeat("x", 129) + `"}`:                   "options.hash_header: must be at most 128 characters",
+	} {
+		wantError(t, create("x", options), "CF-UnprocessableEntity", detail)
+		wantError(t, manifest(options), "CF-UnprocessableEntity", detail[strings.LastIndex(detail, ": ")+1:])
+	}
+	var rt v3.Route
+	w.want(201, "POST", "/v3/routes", routeBody(w.space.GUID, domain.GUID, `"host":"shop","options":{"loadbalancing":"hash","hash_header":"X-User","hash_balance":1.25},`), &rt)
+	full := map[string]string{"loadbalancing": "hash", "hash_header": "X-User", "hash_balance": "1.3"}
+	if diff := cmp.Diff(rt.Options, full); diff != "" {
+		t.Errorf("options (-got +want):\n%s", diff)
+	}
+	path := "/v3/routes/" + rt.GUID
+	wantError(t, w.request("PATCH", path, `{"options":{"hash_header":null}}`), "CF-UnprocessableEntity", "Hash header must be present when loadbalancing is set to hash.")
+	w.want(200, "PATCH", "/v3/feature_flags/hash_based_routing", `{"enabled":false}`, nil)
+	wantError(t, w.request("PATCH", path, `{"options":{"hash_header":"X-Org"}}`), "CF-UnprocessableEntity", "Unknown field(s): 'hash_header'"+hint)
+	rt = v3.Route{}
+	w.want(200, "PATCH", path, `{"metadata":{"labels":{"a":"b"}}}`, &rt)
+	if diff := cmp.Diff(rt.Options, full); diff != "" {
+		t.Errorf("options with the flag disabled (-got +want):\n%s", diff)
+	}
+	rt = v3.Route{}
+	w.want(200, "PATCH", path, `{"options":{"loadbalancing":"least-connection"}}`, &rt)
+	if diff := cmp.Diff(rt.Options, map[string]string{"loadbalancing": "least-connection"}); diff != "" {
+		t.Errorf("options after least-connection (-got +want):\n%s", diff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dewrun/dew/app/routeoptions"
 	"github.com/dewrun/dew/yamlfile"
 )
 
@@ -137,7 +138,7 @@ func checkManifestRoute(i int, mr ManifestRoute) error {
 		ps.Add(RouteKey(i), "%v", err)
 	}
 	CheckPath(&ps, RouteKey(i), path)
-	CheckRouteOptions(&ps, fmt.Sprintf("routes[%d].options", i), mr.Options)
+	ps.RouteOptions(fmt.Sprintf("routes[%d].options", i), func(problem routeoptions.Problem) { routeoptions.CheckNew(mr.Options, true, problem) })
 	if mr.Protocol != "" {
 		CheckProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), mr.Protocol, ProtocolHTTP1, ProtocolHTTP2, ProtocolTCP)
 	}

@@ -82,25 +82,6 @@ func (rt Route) UniqueKey() string {
 	return rt.Domain + "\x00" + strings.ToLower(rt.Host) + "\x00" + rt.Path
 }
 
-// The options of a route.
-const (
-	OptionBalancing = "loadbalancing"
-	RoundRobin      = "round-robin"      // instances get requests in turn
-	LeastConnection = "least-connection" // the instance with the fewest connections gets the next one
-)
-
-// CheckRouteOptions refuses options that would have no effect.
-func CheckRouteOptions(ps *Violations, key string, options map[string]string) {
-	for _, k := range slices.Sorted(maps.Keys(options)) {
-		switch {
-		case k != OptionBalancing:
-			ps.Add(key+"."+k, "is not a known option: the only option is %s", OptionBalancing)
-		case options[k] != RoundRobin && options[k] != LeastConnection:
-			ps.Add(key+"."+k, "must be %s or %s, not %q", RoundRobin, LeastConnection, options[k])
-		}
-	}
-}
-
 // CheckPath checks the path of a route.
 func CheckPath(ps *Violations, key, path string) {
 	switch {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/app/routeoptions"
 )
 
 // Invalid says which key has a value that is not allowed, and which values are. Several
@@ -50,6 +52,11 @@ func (ps *Violations) Add(key, format string, args ...any) {
 
 // Err returns all errors joined, or nil.
 func (ps Violations) Err() error { return errors.Join(ps...) }
+
+// RouteOptions adds the problems that check finds with the options of a route.
+func (ps *Violations) RouteOptions(key string, check func(routeoptions.Problem)) {
+	check(func(option, message string) { ps.Add(strings.TrimSuffix(key+"."+option, "."), "%s", message) })
+}
 
 // Name checks a name, which is any printable text and can have spaces.
 func (ps *Violations) Name(key, s string) {

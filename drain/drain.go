@@ -120,6 +120,7 @@ func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 	defer d.mu.Unlock()
 	for key, f := range d.followers {
 		if t, ok := wanted[key]; ok && t.Restricted == f.target.Restricted {
+			f.reload(t.TLS)
 			continue
 		}
 		f.end()
@@ -182,7 +183,7 @@ func (d *Drains) follow(ctx context.Context, t Target) (*follower, error) {
 			return nil, err
 		}
 	}
-	f := &follower{d: d, target: t, url: u, log: log, next: next}
+	f := &follower{d: d, target: t, url: u, log: log, next: next, reconnect: make(chan struct{}, 1), tls: t.TLS}
 	f.ctx, f.end = context.WithCancel(ctx)
 	return f, nil
 }

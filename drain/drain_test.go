@@ -3,6 +3,7 @@ package drain
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type world struct {
 	printed int
 
 	restricted bool // for the first target
+	initial    TLS  // of the first target
 
 	mu      sync.Mutex // guards the field below
 	targets []Target
@@ -67,7 +69,7 @@ func newWorld(t *testing.T) *world {
 // start runs a drain to url, like a starting daemon.
 func (w *world) start(url string) {
 	w.t.Helper()
-	w.targets = []Target{{App: "app-guid", URL: url, Name: "papers", Restricted: w.restricted}}
+	w.targets = []Target{{App: "app-guid", URL: url, Name: "papers", Restricted: w.restricted, TLS: w.initial}}
 	w.drains = New(Config{
 		DB: w.db, Logs: w.logs, Targets: func() ([]Target, error) {
 			w.mu.Lock()
@@ -113,6 +115,9 @@ type receiver struct {
 	l     net.Listener
 	conns []net.Conn
 	got   []int // line numbers
+
+	secure *tls.Config     // nil: without TLS
+	seen   func(*tls.Conn) // called after a handshake, with mu locked
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -142,9 +147,26 @@ func (r *receiver) start() {
 			r.mu.Lock()
 			r.conns = append(r.conns, c)
 			r.mu.Unlock()
-			go r.read(c)
+			go r.accept(c)
 		}
 	}()
+}
+
+// accept reads from a connection, after the handshake if it uses TLS.
+func (r *receiver) accept(c net.Conn) {
+	if r.secure == nil {
+		r.read(c)
+		return
+	}
+	secure := tls.Server(c, r.secure)
+	if secure.HandshakeContext(r.t.Context()) != nil {
+		_ = secure.Close()
+		return
+	}
+	r.mu.Lock()
+	r.seen(secure)
+	r.mu.Unlock()
+	r.read(secure)
 }
 
 // read reads frames until the connection is closed.

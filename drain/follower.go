@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dewrun/dew/logstream"
@@ -26,9 +27,14 @@ type follower struct {
 	end    context.CancelFunc
 	next   uint64 // number of the first line that the receiver does not have, as far as known
 
-	mu    sync.Mutex // guards the fields below
-	saved uint64
-	stats Stats
+	reconnect chan struct{} // capacity 1: tls has changed
+	changed   atomic.Bool   // the connection was closed for that
+
+	mu     sync.Mutex // guards the fields below
+	saved  uint64
+	stats  Stats
+	tls    TLS
+	report bool // report the next failure, even if the last one was reported
 }
 
 // batch has the lines that a cursor returned.
@@ -63,13 +69,17 @@ func (f *follower) run() {
 		if f.ctx.Err() != nil {
 			return
 		}
-		if f.next > before {
+		if f.next > before || f.changed.Load() {
 			failures = 0
+		}
+		if f.changed.Swap(false) {
+			continue
 		}
 		failures++
 		f.reportFailure(err, failures)
 		select {
 		case <-f.ctx.Done():
+		case <-f.reconnect:
 		case <-time.After(backoff(f.d.retry, failures)):
 		}
 	}
@@ -83,7 +93,9 @@ func (f *follower) sendOnce() error {
 		return err
 	}
 	defer s.close()
-	f.connected()
+	if f.status().Err == "" {
+		f.connected()
+	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -92,6 +104,9 @@ func (f *follower) sendOnce() error {
 	cancel()
 	watch.Wait()
 	has := max(s.has(true), f.next)
+	if has > f.next {
+		f.connected()
+	}
 	if again := sent - min(has, sent); again > 0 && !errors.Is(err, errReceiverClosed) && f.ctx.Err() == nil {
 		f.count(func(st *Stats) { st.Repeated += again })
 		err = fmt.Errorf("%w (the receiver may get %d lines twice)", err, again)
@@ -102,7 +117,7 @@ func (f *follower) sendOnce() error {
 }
 
 // watch stores the position of the receiver, and stops sendLines when the receiver
-// disconnects.
+// disconnects, or when the certificates change.
 func (f *follower) watch(ctx context.Context, cancel func(), s sender) {
 	save := time.NewTicker(saveInterval)
 	defer save.Stop()
@@ -113,8 +128,13 @@ func (f *follower) watch(ctx context.Context, cancel func(), s sender) {
 		case <-s.ended():
 			cancel()
 			return
+		case <-f.reconnect:
+			f.changed.Store(true)
+			cancel()
+			return
 		case <-save.C:
 			f.savePosition(s.has(false))
+			f.connected()
 		}
 	}
 }
@@ -155,11 +175,34 @@ func (f *follower) sendLines(ctx context.Context, s sender) (sent uint64, err er
 // open connects to the URL.
 func (f *follower) open() (sender, error) {
 	names := [2]string{f.d.c.Host(f.target.App), f.target.App}
-	switch f.url.Scheme {
-	case schemeHTTP, schemeBatch:
-		return newPoster(f, names), nil
+	if f.url.Scheme == schemeTCP {
+		return f.dial(names, nil)
 	}
-	return f.dial(names)
+	f.mu.Lock()
+	certificates := f.tls
+	f.mu.Unlock()
+	config, err := certificates.config(f.d.c.Roots)
+	if err != nil {
+		return nil, err
+	}
+	if f.url.Scheme == schemeTLS {
+		return f.dial(names, config)
+	}
+	return newPoster(f, names, config), nil
+}
+
+// reload connects again if the certificates have changed.
+func (f *follower) reload(certificates TLS) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tls == certificates {
+		return
+	}
+	f.tls, f.report = certificates, true
+	select {
+	case f.reconnect <- struct{}{}:
+	default: // already pending
+	}
 }
 
 // savePosition stores the position of the receiver.
@@ -194,12 +237,13 @@ func (f *follower) status() Stats {
 	return st
 }
 
-// connected reports a connection after it was missing.
+// connected reports a connection after it was missing. A receiver can refuse the client
+// certificate after the handshake, so that is reported only when the connection lasts.
 func (f *follower) connected() {
 	var missing bool
 	f.count(func(st *Stats) {
 		missing = st.Err != ""
-		st.Connected, st.Err = true, ""
+		f.report, st.Connected, st.Err = false, true, ""
 	})
 	if missing {
 		f.appendToLog(logstream.Out, "connected again to "+displayURL(f.url))
@@ -211,7 +255,8 @@ func (f *follower) connected() {
 func (f *follower) reportFailure(err error, failures int) {
 	var known bool
 	f.count(func(st *Stats) {
-		known = st.Err != ""
+		known = st.Err != "" && !f.report
+		f.report = false
 		st.Connected = false
 		if !errors.Is(err, errReceiverClosed) || failures > 1 {
 			st.Err = err.Error()

@@ -33,11 +33,11 @@ type poster struct {
 	next atomic.Uint64 // number of the line after the last confirmed one
 }
 
-func newPoster(f *follower, names [2]string) *poster {
+func newPoster(f *follower, names [2]string, config *tls.Config) *poster {
 	u := *f.url
 	u.Scheme, u.User = "https", nil
 	t := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: config,
 		IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 	}
 	var way http.RoundTripper = t

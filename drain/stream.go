@@ -98,8 +98,8 @@ func (c *countingConn) control(fn func(fd int)) error {
 	return sys.Control(func(fd uintptr) { fn(int(fd)) })
 }
 
-// dial connects to the receiver.
-func (f *follower) dial(names [2]string) (*stream, error) {
+// dial connects to the receiver, with TLS if there is a configuration for it.
+func (f *follower) dial(names [2]string, config *tls.Config) (*stream, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, dialTimeout)
 	defer cancel()
 	connect := (&net.Dialer{}).DialContext
@@ -116,8 +116,9 @@ func (f *follower) dial(names [2]string) (*stream, error) {
 	}
 	s := &stream{names: names, raw: &countingConn{TCPConn: tcp}, rest: f.d.rest, down: make(chan struct{}), received: f.next, confirmed: f.next}
 	s.conn = s.raw
-	if f.url.Scheme == schemeTLS {
-		secure := tls.Client(s.raw, &tls.Config{ServerName: f.url.Hostname(), RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12})
+	if config != nil {
+		config.ServerName = f.url.Hostname()
+		secure := tls.Client(s.raw, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("TLS handshake failed: %w", err), tcp.Close())
 		}

@@ -17,6 +17,7 @@ type Target struct {
 	Name string // of the service instance, for messages
 	// Restricted says that Config.Egress decides whether dewd connects to the URL.
 	Restricted bool
+	TLS        TLS
 }
 
 // key identifies the drain in the store. It does not contain the URL.

@@ -9,7 +9,7 @@ import (
 
 // apiLabels are the hosts in the default domain that the router leads to the API:
 // clients of Cloud Foundry expect the API, its logins and its logs there.
-var apiLabels = []string{"api", "login", "uaa", "log-cache"}
+var apiLabels = []string{"api", "login", "uaa", "log-cache", "log-stream"}
 
 // APIHosts returns the names in a domain that the router leads to the API.
 func APIHosts(domain string) (out []string) {

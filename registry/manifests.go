@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/app/routeoptions"
 	"github.com/dewrun/dew/yamlfile"
 )
 
@@ -237,7 +238,7 @@ func (r *Manifests) missingNamed(a app.App, m *app.ManifestApp) ([]missingRoute,
 		}
 		wrong = append(wrong, m.CheckProtocol(i, rt))
 		twice := slices.ContainsFunc(out, func(o missingRoute) bool { return o.route.UniqueKey() == rt.UniqueKey() })
-		there := a.GUID != "" && rt.HasApp(a.GUID) && rt.UsesProtocol(a.GUID, mr.Protocol) && (mr.Options == nil || maps.Equal(mr.Options, rt.Options))
+		there := a.GUID != "" && rt.HasApp(a.GUID) && rt.UsesProtocol(a.GUID, mr.Protocol) && (mr.Options == nil || maps.Equal(routeoptions.Normal(mr.Options), rt.Options))
 		if there || twice {
 			continue
 		}

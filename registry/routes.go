@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/app/routeoptions"
 	"github.com/dewrun/dew/store"
 )
 
@@ -135,7 +136,7 @@ func (r *RouteStore) putRoute(rt app.Route) (app.Route, error) {
 	if rt.GUID == "" {
 		rt.GUID = uuid.NewString()
 	}
-	rt.Host = strings.ToLower(rt.Host)
+	rt.Host, rt.Options = strings.ToLower(rt.Host), routeoptions.Normal(rt.Options)
 	if old.GUID == "" || old.Port != rt.Port {
 		if rt.Port, err = r.newPort(rt); err != nil {
 			return rt, err
@@ -186,7 +187,7 @@ func (r *RouteStore) checkRoute(rt app.Route) error {
 	if d.Internal {
 		checkInternal(&ps, d, rt)
 	}
-	app.CheckRouteOptions(&ps, "options", rt.Options)
+	ps.RouteOptions("options", func(problem routeoptions.Problem) { routeoptions.Check(rt.Options, problem) })
 	if err := rt.Metadata.Validate(); err != nil {
 		ps = append(ps, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/app/routeoptions"
 )
 
 // SettingStore stores settings of the whole platform: feature flags, groups of
@@ -19,6 +20,7 @@ var flags = []app.Flag{
 	{Name: app.FlagScaling, Enabled: true},
 	{Name: app.FlagDocker},
 	{Name: app.FlagEnvVisibility, Enabled: true},
+	{Name: routeoptions.FeatureFlag},
 	{Name: app.FlagHideMarket},
 	{Name: app.FlagPrivateDomains, Enabled: true},
 	{Name: app.FlagResourceMatch, Enabled: true},

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/app/routeoptions"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -13,7 +13,7 @@ import (
 // responded. With round-robin it gets every other one.
 func TestLeastConnection(t *testing.T) {
 	rt := routeTo("shop", "", "a")
-	rt.Options = map[string]string{app.OptionBalancing: app.LeastConnection}
+	rt.Options = map[string]string{routeoptions.Balancing: routeoptions.LeastConnection}
 	w := newWorld(t, rt)
 	began, goOn := make(chan int, 2), make(chan struct{})
 	for index := range 2 {

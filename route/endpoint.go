@@ -37,6 +37,7 @@ type dialFunc func(ctx context.Context, id runtime.InstanceID, network, address 
 type endpoint struct {
 	slot      runtime.SlotID
 	process   processKey
+	place     uint64 // the hash of its process and index, for hashing
 	instance  runtime.InstanceID
 	address   netip.Addr
 	ports     []int
@@ -63,6 +64,7 @@ func newEndpoint(st runtime.Status, dial dialFunc, idle time.Duration) *endpoint
 	e := &endpoint{
 		slot:     st.Slot,
 		process:  processKey{app: st.App, kind: st.Type},
+		place:    placeOf(st.Slot),
 		instance: st.Instance,
 		address:  st.Address,
 		ports:    slices.Clone(st.Ports),

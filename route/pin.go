@@ -89,7 +89,7 @@ func (x *exchange) pinProcess(v string) (failure, bool) {
 }
 
 // next returns the next instance to try, or false if there is none.
-func (x *exchange) next() (target, bool) {
+func (x *exchange) next(request http.Header) (target, bool) {
 	if x.only != nil {
 		return *x.only, len(x.tried) == 0
 	}
@@ -102,9 +102,9 @@ func (x *exchange) next() (target, bool) {
 		}
 	}
 	if x.serviceEntry != nil {
-		return x.serviceEntry.pick(x.tried)
+		return x.serviceEntry.pickFor(request, x.tried)
 	}
-	return x.entry.pick(x.tried)
+	return x.entry.pickFor(request, x.tried)
 }
 
 // setStickyCookie tells the client which instance holds its session: when the app

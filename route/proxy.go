@@ -257,7 +257,7 @@ func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	err := errNoInstance
 	for len(x.tried) < maxAttempts {
-		t, ok := x.next()
+		t, ok := x.next(out.Header)
 		if !ok {
 			break
 		}

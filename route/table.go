@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/app/routeoptions"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -46,6 +47,7 @@ type entry struct {
 	service      *url.URL // of that service (nil: it cannot be used)
 	restricted   bool     // Config.Egress decides whether the service is allowed
 	least        bool     // the instance with the fewest requests gets the next one
+	hash         hashing
 	turn         atomic.Uint32
 }
 
@@ -102,7 +104,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 func newEntry(rt app.Route, host string, poolOf func(processKey) *pool) *entry {
 	e := &entry{
 		route: rt.GUID, host: host, path: strings.TrimRight(rt.Path, "/"),
-		least: rt.Options[app.OptionBalancing] == app.LeastConnection,
+		least: rt.Options[routeoptions.Balancing] == routeoptions.LeastConnection, hash: newHashing(rt.Options),
 	}
 	for _, d := range rt.Destinations {
 		d.ProcessType = cmp.Or(d.ProcessType, app.Web)

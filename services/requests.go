@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/drain"
 )
 
 // NewBinding describes a binding to create.
@@ -40,7 +41,11 @@ type Drain struct {
 	Name string // of the service instance
 	// Restricted says that no administrator set the URL; see egress.Policy.
 	Restricted bool
+	TLS        drain.TLS // from the credentials of the binding
 }
+
+// DrainTLS returns the certificates of a log drain in the credentials of a binding.
+func DrainTLS(credentials json.RawMessage) drain.TLS { return drain.ReadTLS(credentials) }
 
 // RouteService is a service that handles the requests of a route.
 type RouteService struct {

@@ -2,6 +2,8 @@ package apps
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -39,8 +41,23 @@ func (h manifestHandlers) readManifest(r *http.Request) (m app.Manifest, raw []b
 	if raw, err = io.ReadAll(r.Body); err != nil {
 		return m, nil, rest.ReadError(err)
 	}
-	m, _, err = app.ParseManifest(raw, nil)
-	return m, raw, err
+	if m, _, err = app.ParseManifest(raw, nil); err != nil {
+		return m, raw, err
+	}
+	return m, raw, h.checkRouteOptions(m)
+}
+
+// checkRouteOptions refuses options of routes whose feature flag is disabled.
+func (h manifestHandlers) checkRouteOptions(m app.Manifest) error {
+	var errs []error
+	for _, a := range m.Applications {
+		for i, rt := range a.Routes {
+			if err := h.Present.CheckRouteOptions(fmt.Sprintf("routes[%d].options", i), rt.Options); err != nil {
+				errs = append(errs, a.Explain(err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (h manifestHandlers) diffManifest(r *http.Request) (any, error) {

@@ -30,7 +30,7 @@ func (h rootHandlers) root(*http.Request) (any, error) {
 		Login:             &v3.Link{Href: h.Links.Href("uaa")},
 		UAA:               &v3.Link{Href: h.Links.Href("uaa")},
 		LogCache:          &v3.Link{Href: h.Links.Public.String()},
-		LogStream:         &v3.Link{Href: h.Links.Href("stream", "v1")},
+		LogStream:         &v3.Link{Href: h.Links.Public.String()},
 		NetworkPolicyV1:   &v3.Link{Href: h.Links.Href("networking", "v1", "external")},
 	}
 	if groups, err := h.Platform.Registry.RouterGroups(); err != nil {

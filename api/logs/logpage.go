@@ -124,6 +124,7 @@ type envelopeForm struct {
 	common    map[string]string
 	processes map[string]app.Process      // by type in upper case, as in sources
 	made      map[logstream.Source][]byte // the bytes between time and text
+	gateway   bool                        // in the form of the log stream gateway
 }
 
 // EnvelopeForm returns the encoder for the lines of an app.
@@ -182,7 +183,11 @@ func (f envelopeForm) middle(src logstream.Source) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(f.Present(src)); err != nil {
+	var v any = f.Present(src)
+	if f.gateway {
+		v = gatewayEnvelope(f.Present(src))
+	}
+	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("cannot encode an envelope: %w", err)
 	}
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(b.Bytes()), []byte(EnvelopeHead+"0"))

@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/app/routeoptions"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
@@ -199,6 +200,18 @@ func (p *Presenter) Feature(ctx context.Context, name string) error {
 		return err
 	}
 	return featureDisabled(f)
+}
+
+// CheckRouteOptions checks options of a route in a request. Hash-based routing needs a
+// feature flag, which applies to administrators as well.
+func (p *Presenter) CheckRouteOptions(key string, options map[string]string) error {
+	f, err := p.Platform.Registry.Flag(routeoptions.FeatureFlag)
+	if err != nil {
+		return err
+	}
+	var ps app.Violations
+	ps.RouteOptions(key, func(problem routeoptions.Problem) { routeoptions.CheckRequest(options, f.Enabled, problem) })
+	return ps.Err()
 }
 
 func featureDisabled(f app.Flag) *rest.Error {

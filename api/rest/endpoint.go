@@ -22,9 +22,10 @@ type Endpoint struct {
 	Handler  Handler
 	Raw      http.Handler // serves the request instead of Handler if the response is not a value, such as a stream
 
-	Local  bool // served only on the daemon's socket
-	Open   bool // without a token it shows public data, unless a feature flag hides it
-	Hidden bool // for callers without the need it does not exist
+	Local  bool     // served only on the daemon's socket
+	Open   bool     // without a token it shows public data, unless a feature flag hides it
+	Hidden bool     // for callers without the need it does not exist
+	Scopes []string // a token with one of these scopes needs no other scope
 }
 
 // Check reports missing parts of a row.

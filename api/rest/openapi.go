@@ -227,7 +227,7 @@ func OperationID(pattern string) string {
 
 // tagOf returns the subject of an endpoint.
 func tagOf(path string) string {
-	for prefix, name := range map[string]string{"/dew/v1/": "dew", "/api/v1/": "log-cache", "/stream/v1/": "streams", "/routing/v1/": "router groups"} {
+	for prefix, name := range map[string]string{"/dew/v1/": "dew", "/api/v1/": "log-cache", "/stream/v1/": "streams", "/v2/read": "log stream gateway", "/routing/v1/": "router groups"} {
 		if strings.HasPrefix(path, prefix) {
 			return name
 		}

@@ -30,10 +30,11 @@ var (
 
 	// OwnShapes are the types with their own encoding, or of any shape.
 	OwnShapes = map[reflect.Type]func() Object{
-		reflect.TypeFor[time.Time](): timeSchema,
-		reflect.TypeFor[v3.Time]():   timeSchema,
-		rawType:                      func() Object { return Object{} },
-		reflect.TypeFor[[]byte]():    func() Object { return Object{"type": "string", "contentEncoding": "base64"} },
+		reflect.TypeFor[time.Time]():      timeSchema,
+		reflect.TypeFor[v3.Time]():        timeSchema,
+		rawType:                           func() Object { return Object{} },
+		reflect.TypeFor[v3.RouteOption](): func() Object { return Object{"type": []string{"string", "number"}} },
+		reflect.TypeFor[[]byte]():         func() Object { return Object{"type": "string", "contentEncoding": "base64"} },
 	}
 
 	// notWord matches the characters of a type name that a schema name cannot have.

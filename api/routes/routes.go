@@ -184,6 +184,9 @@ func (h routeHandlers) createRoute(r *http.Request) (any, error) {
 	if err := h.Present.Feature(r.Context(), app.FlagRouteCreation); err != nil {
 		return nil, err
 	}
+	if err := h.Present.CheckRouteOptions("options", rt.Options); err != nil {
+		return nil, err
+	}
 	if body.Port != nil {
 		rt.Port = int(*body.Port)
 	}
@@ -267,7 +270,7 @@ func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 }
 
 // changedOptions returns the options with a change applied; null removes an option.
-func changedOptions(old map[string]string, change map[string]*string) map[string]string {
+func changedOptions(old map[string]string, change map[string]*v3.RouteOption) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, old)
 	for k, v := range change {
@@ -275,7 +278,7 @@ func changedOptions(old map[string]string, change map[string]*string) map[string
 			delete(out, k)
 			continue
 		}
-		out[k] = *v
+		out[k] = string(*v)
 	}
 	if len(out) == 0 {
 		return nil
@@ -286,6 +289,9 @@ func changedOptions(old map[string]string, change map[string]*string) map[string
 func (h routeHandlers) updateRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateRoute](r)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.Present.CheckRouteOptions("options", changedOptions(nil, body.Options)); err != nil {
 		return nil, err
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {

@@ -33,6 +33,75 @@ type LogCacheEnvelope struct {
 	Log        *LogCacheLog      `json:"log,omitempty"`
 }
 
+// PromQLResponse is the response of GET /api/v1/query and /api/v1/query_range.
+type PromQLResponse struct {
+	Status string     `json:"status"`
+	Data   PromQLData `json:"data"`
+}
+
+// PromQLData is a result in the form of Prometheus.
+type PromQLData struct {
+	ResultType string         `json:"resultType"` // vector or matrix
+	Result     []PromQLSeries `json:"result"`
+}
+
+// PromQLSeries has one value of a series, or many. Each is a pair of seconds since 1970
+// and text.
+type PromQLSeries struct {
+	Metric map[string]string `json:"metric"`
+	Value  json.RawMessage   `json:"value,omitempty"`
+	Values []json.RawMessage `json:"values,omitempty"`
+}
+
+// PromQLError is the error of a query.
+type PromQLError struct {
+	Status    string `json:"status"`
+	ErrorType string `json:"errorType"`
+	Error     string `json:"error"`
+}
+
+// GatewayBatch is one event of GET /v2/read: envelopes as Cloud Foundry's log stream
+// gateway sends them, with all fields.
+type GatewayBatch struct {
+	Batch []GatewayEnvelope `json:"batch"`
+}
+
+// GatewayError is an error response of GET /v2/read.
+type GatewayError struct {
+	Message string `json:"message"`
+	Error   string `json:"error"`
+}
+
+// GatewayEnvelope has a log line, the metrics of an instance, or the time of a request.
+type GatewayEnvelope struct {
+	Timestamp      int64             `json:"timestamp,string"` // nanoseconds
+	SourceID       string            `json:"source_id"`
+	InstanceID     string            `json:"instance_id"` // instance index as text
+	DeprecatedTags struct{}          `json:"deprecated_tags"`
+	Tags           map[string]string `json:"tags"`
+	Log            *LogCacheLog      `json:"log,omitempty"`
+	Gauge          *Gauge            `json:"gauge,omitempty"`
+	Timer          *Timer            `json:"timer,omitempty"`
+}
+
+// Gauge has metrics by name.
+type Gauge struct {
+	Metrics map[string]GaugeValue `json:"metrics"`
+}
+
+// GaugeValue is the value of a metric.
+type GaugeValue struct {
+	Unit  string  `json:"unit"`
+	Value float64 `json:"value"`
+}
+
+// Timer has the start and the end of a request, in nanoseconds.
+type Timer struct {
+	Name  string `json:"name"`
+	Start int64  `json:"start,string"`
+	Stop  int64  `json:"stop,string"`
+}
+
 // LogCacheMeta is the response of GET /api/v1/meta.
 type LogCacheMeta struct {
 	Meta map[string]LogCacheSource `json:"meta"`

@@ -1,5 +1,7 @@
 package v3
 
+import "encoding/json"
+
 // Route maps an address to processes.
 type Route struct {
 	GUID          string             `json:"guid"`
@@ -22,18 +24,31 @@ type Route struct {
 
 // CreateRoute is the body of POST /v3/routes.
 type CreateRoute struct {
-	Host          string             `json:"host,omitempty"`
-	Path          string             `json:"path,omitempty"`
-	Port          *Int               `json:"port,omitempty"`
-	Options       map[string]*string `json:"options,omitempty"`
-	Relationships RouteRelationships `json:"relationships"`
-	Metadata      *Metadata          `json:"metadata,omitempty"`
+	Host          string                  `json:"host,omitempty"`
+	Path          string                  `json:"path,omitempty"`
+	Port          *Int                    `json:"port,omitempty"`
+	Options       map[string]*RouteOption `json:"options,omitempty"`
+	Relationships RouteRelationships      `json:"relationships"`
+	Metadata      *Metadata               `json:"metadata,omitempty"`
 }
 
 // UpdateRoute is the body of PATCH /v3/routes/:guid. A null option is removed.
 type UpdateRoute struct {
-	Options  map[string]*string `json:"options,omitempty"`
-	Metadata *Metadata          `json:"metadata,omitempty"`
+	Options  map[string]*RouteOption `json:"options,omitempty"`
+	Metadata *Metadata               `json:"metadata,omitempty"`
+}
+
+// RouteOption is the value of a route option. In requests it can be a number.
+type RouteOption string
+
+// UnmarshalJSON accepts "1.25" and 1.25.
+func (o *RouteOption) UnmarshalJSON(b []byte) error {
+	var n json.Number
+	if len(b) > 0 && b[0] != '"' && json.Unmarshal(b, &n) == nil {
+		*o = RouteOption(n)
+		return nil
+	}
+	return json.Unmarshal(b, (*string)(o))
 }
 
 // Reservation is the response of GET /v3/domains/:guid/route_reservations.

@@ -149,6 +149,8 @@ func TestFieldNames(t *testing.T) {
 		v3.Env{},
 		v3.Root{},
 		v3.LogCacheRead{},
+		v3.GatewayBatch{},
+		v3.PromQLResponse{},
 		v3.Crash{},
 		v3.Status{},
 		v3.Buildpack{},

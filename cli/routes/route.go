@@ -47,7 +47,7 @@ func SingleRouteCommands(g *command.Set) []*cli.Command {
 		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "Show a route with its destinations, spaces and options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), command.JSONFlag())}, runRoute),
 		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "Check whether a route exists, even in spaces you cannot see", Flags: append(HostFlags(), command.JSONFlag())}, runCheckRoute),
 		run(command.Verb{
-			Name: "update-route", Args: "DOMAIN", Usage: "Change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
+			Name: "update-route", Args: "DOMAIN", Usage: "Change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -o loadbalancing=hash -o hash_header=X-User-ID\n   dew update-route dew.localhost -n shop -r loadbalancing",
 			Flags: append(slices.Clone(names),
 				optionFlag(),
 				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "Remove this `option` of the route; can be repeated"}),
@@ -186,14 +186,15 @@ func runUpdateRoute(ctx context.Context, o singleRouteOptions, w command.Env) er
 }
 
 // readRouteOptions reads OPTION=VALUE.
-func readRouteOptions(texts []string) (map[string]*string, error) {
-	out := map[string]*string{}
+func readRouteOptions(texts []string) (map[string]*v3.RouteOption, error) {
+	out := map[string]*v3.RouteOption{}
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || value == "" {
 			return nil, console.UsageError("--option must be OPTION=VALUE, not %q", text)
 		}
-		out[name] = &value
+		option := v3.RouteOption(value)
+		out[name] = &option
 	}
 	return out, nil
 }

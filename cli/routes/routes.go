@@ -43,7 +43,7 @@ type RouteOptions struct {
 	Port      int    // port of the app (0: not given)
 	Protocol  string // protocol of the destination
 	Force     bool
-	Options   map[string]*string // of a new route
+	Options   map[string]*v3.RouteOption // of a new route
 }
 
 // Commands are the commands that create, map and delete routes and shared domains.

@@ -104,7 +104,16 @@ func (s *stock) tunesRoutes() {
 	s.cf("route dew.localhost --hostname tuned", "^options: +\\{loadbalancing=round-robin\\}")
 	s.cf("update-route dew.localhost --hostname tuned --remove-option loadbalancing", "Route tuned.dew.localhost has been updated")
 	s.cf("update-route dew.localhost --hostname tuned -o loadbalancing=round-robin", "Route tuned.dew.localhost has been updated")
-	s.refuses("create-route dew.localhost --hostname odd -o loadbalancing=coin", `options.loadbalancing: must be round-robin or least-connection, not "coin"`)
+	s.refuses("create-route dew.localhost --hostname odd -o loadbalancing=coin", "options.loadbalancing: must be one of 'round-robin, least-connection' if present")
+	s.refuses("create-route dew.localhost --hostname odd -o loadbalancing=hash -o hash_header=X-User", "Unknown field(s): 'hash_header'. An administrator can enable the feature flag hash_based_routing")
+	s.cf("enable-feature-flag hash_based_routing", "OK")
+	s.refuses("create-route dew.localhost --hostname odd -o loadbalancing=hash", "Hash header must be present when loadbalancing is set to hash.")
+	s.cf("create-route dew.localhost --hostname hashed -o loadbalancing=hash -o hash_header=X-User -o hash_balance=1.25", "Route hashed.dew.localhost has been created.")
+	s.cf("route dew.localhost --hostname hashed", "^options: +\\{.*hash_header=X-User", "hash_balance=1.3")
+	s.cf("update-route dew.localhost --hostname hashed -o loadbalancing=round-robin", "Route hashed.dew.localhost has been updated")
+	s.cf("route dew.localhost --hostname hashed", "^options: +\\{loadbalancing=round-robin\\}")
+	s.cf("disable-feature-flag hash_based_routing", "OK")
+	s.cf("delete-route dew.localhost --hostname hashed -f", "OK")
 	s.cf("map-route shop dew.localhost --hostname mapped -o loadbalancing=least-connection", "OK")
 }
 

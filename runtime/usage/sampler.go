@@ -52,6 +52,7 @@ type Usage struct {
 	Memory    int64   // bytes, without memory that the kernel can reclaim
 	Disk      int64   // bytes, at most about 10 s old
 	LogRate   int64   // bytes per second
+	Entitled  float64 // cores that are guaranteed; 0: unknown
 	Requests  float64 // per second
 	Latency   time.Duration
 	Traffic   runtime.Traffic // total

@@ -46,6 +46,7 @@ type sample struct {
 	requests float32
 	latency  float32 // milliseconds
 	logRate  uint32
+	disk     uint32 // in units of 4 KiB
 }
 
 // partSample is the entry of one process.
@@ -89,7 +90,7 @@ func (se *series) between(before, now counters) *Usage {
 	d := now.At.Sub(before.At)
 	u := &Usage{
 		App: se.app, Type: se.kind, Slot: se.slot,
-		CPU: whole.CPU, Memory: whole.Memory, Disk: se.disk, LogRate: whole.LogRate, Traffic: now.traffic,
+		CPU: whole.CPU, Memory: whole.Memory, Disk: se.disk, LogRate: whole.LogRate, Entitled: whole.Entitled, Traffic: now.traffic,
 	}
 	if n := now.traffic.Requests - before.traffic.Requests; d > 0 && now.traffic.Requests > before.traffic.Requests {
 		u.Requests = float64(n) / d.Seconds()
@@ -119,6 +120,7 @@ func (se *series) record() {
 	at := sample{
 		at: uint32(max(se.last.At.Unix(), 0)), requests: float32(u.Requests),
 		latency: float32(u.Latency.Seconds() * 1000), logRate: uint32(min(max(u.LogRate, 0), math.MaxUint32)),
+		disk: uint32(min(max(se.disk, 0)/pageSize, math.MaxUint32)),
 	}
 	se.base = se.last
 	full := len(se.ring) == slots
@@ -153,6 +155,8 @@ type History struct {
 	Requests  []float64
 	LatencyMS []float64
 	LogRate   []int64
+	Disk      []int64 // bytes
+	Entitled  float64 // cores that are guaranteed; 0: unknown
 	Parts     []PartHistory
 }
 
@@ -169,10 +173,12 @@ func (se *series) history(id runtime.InstanceID) History {
 	h := History{
 		Type: se.kind, Slot: se.slot, Instance: id,
 		Times: make([]int64, n), Requests: make([]float64, n), LatencyMS: make([]float64, n), LogRate: make([]int64, n),
+		Disk: make([]int64, n), Entitled: se.last.Entitled,
 	}
 	for i := range n {
 		v := se.ring[(se.oldest+i)%n]
 		h.Times[i], h.Requests[i], h.LatencyMS[i], h.LogRate[i] = int64(v.at), rounded(v.requests), rounded(v.latency), int64(v.logRate)
+		h.Disk[i] = int64(v.disk) * pageSize
 	}
 	for _, p := range se.parts {
 		ph := PartHistory{Sidecar: p.sidecar, Limit: p.limit, Memory: make([]int64, n), CPU: make([]float64, n)}

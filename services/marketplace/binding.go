@@ -334,7 +334,7 @@ func (m *bindings) Drains() (ds []services.Drain, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ds = append(ds, services.Drain{App: bi.App, URL: bi.SyslogDrain, Name: i.Name, Restricted: bi.SetBy.Restricted()})
+		ds = append(ds, services.Drain{App: bi.App, URL: bi.SyslogDrain, Name: i.Name, Restricted: bi.SetBy.Restricted(), TLS: services.DrainTLS(bi.Credentials)})
 	}
 	slices.SortFunc(ds, func(a, b services.Drain) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.URL, b.URL), cmp.Compare(a.Name, b.Name))

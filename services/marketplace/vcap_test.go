@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/servicestest"
 )
@@ -116,6 +117,14 @@ func TestDrainsAndRouteServices(t *testing.T) {
 			t.Fatal(err)
 		}
 		want[0].URL = "https://b.example"
+		if d := cmp.Diff(want, must(w.Drains())); d != "" {
+			t.Error(d)
+		}
+		credentials := json.RawMessage(`{"cert":"C","key":"K","ca":"A","password":"p"}`)
+		if _, _, err := w.UpdateInstance(i.GUID, services.InstanceChange{Credentials: credentials}); err != nil {
+			t.Fatal(err)
+		}
+		want[0].TLS = drain.TLS{Cert: "C", Key: "K", CA: "A"}
 		if d := cmp.Diff(want, must(w.Drains())); d != "" {
 			t.Error(d)
 		}
