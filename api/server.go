@@ -57,6 +57,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// Logins serves the pages of logins before the authorization server.
+type Logins interface {
+	Wrap(programs http.Handler) http.Handler
+}
+
 // Config holds the dependencies and settings of a Server.
 type Config struct {
 	DB        *store.DB // database of Registry and Events: a change and its event are one transaction
@@ -71,6 +76,7 @@ type Config struct {
 	Exits     platform.Exits
 	Logs      *logstream.Logs
 	Services  *marketplace.Marketplace
+	Logins    Logins       // the login page for browsers; nil: there is none
 	Auth      *auth.Server // authenticates callers of the listener
 	Roles     *auth.Roles  // the roles of callers
 

@@ -22,9 +22,10 @@ type Endpoint struct {
 	Handler  Handler
 	Raw      http.Handler // serves the request instead of Handler if the response is not a value, such as a stream
 
-	Local  bool // served only on the daemon's socket
-	Open   bool // without a token it shows public data, unless a feature flag hides it
-	Hidden bool // for callers without the need it does not exist
+	Local  bool   // served only on the daemon's socket
+	Scope  string // a scope of tokens that is sufficient for this endpoint alone; empty: none
+	Open   bool   // without a token it shows public data, unless a feature flag hides it
+	Hidden bool   // for callers without the need it does not exist
 }
 
 // Check reports missing parts of a row.

@@ -139,8 +139,8 @@ func settled(process string, stats []v3.InstanceStats) (bool, error) {
 	return false, nil
 }
 
-// cannotBePlaced reports whether an instance stays DOWN because the machine is too
-// small.
+// cannotBePlaced reports whether an instance stays DOWN because the machine is smaller
+// than its limits.
 func cannotBePlaced(s v3.InstanceStats) bool {
 	return s.State == v3.StateDown && s.Details != nil && strings.HasPrefix(*s.Details, "insufficient resources: ")
 }

@@ -50,6 +50,7 @@ func TestCommands(t *testing.T) {
 			}
 		})
 	}
+	t.Run("dashboards", c.opensDashboards)
 	t.Run("placement check off", func(t *testing.T) {
 		c.kill(syscall.SIGTERM)
 		c.flags = append(c.flags, "--placement-check", "off")

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"

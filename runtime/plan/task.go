@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
 )
