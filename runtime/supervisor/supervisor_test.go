@@ -145,7 +145,7 @@ func TestRestartDuringStart(t *testing.T) {
 	})
 }
 
-// An instance that is larger than the machine is down, also after a restart of one that
+// An instance that is larger than the machine is down, even after a restart of one that
 // fitted. It starts when it fits.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
