@@ -168,6 +168,22 @@ func TestQuotasRefuseMore(t *testing.T) {
 }
 
 // The usage of services is listed for users who can read usage events.
+// A rolling deployment needs room for the instances that it adds.
+func TestQuotaOfDeployment(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.createApp("shop")
+	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
+	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":2,"memory_in_mb":100}`, nil)
+	q := w.orgQuotaWith("tight", `"apps":{"total_memory_in_mb":200}`)
+	deploy := `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"` + a.GUID + `"}}}}`
+	wantError(t, w.request("POST", "/v3/deployments", deploy), "CF-UnprocessableEntity",
+		"memory quota_exceeded\nOrganization quota 'tight' allows 200M of memory. In use: 200M. This change needs 100M more.")
+	w.want(200, "PATCH", "/v3/organization_quotas/"+q.GUID, `{"apps":{"total_memory_in_mb":300}}`, nil)
+	w.want(201, "POST", "/v3/deployments", deploy, nil)
+}
+
 func TestServiceUsage(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t)

@@ -2,6 +2,8 @@ package platform
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/platform/quota"
@@ -123,12 +125,20 @@ func usageOfApps(reg *registry.Registry, add func(space string, fn func(u *quota
 	if err != nil {
 		return err
 	}
+	deployments, err := reg.ActiveDeployments()
+	if err != nil {
+		return err
+	}
 	for _, p := range processes {
 		a := byGUID[p.App]
-		if a.State != app.Started || p.Instances == 0 {
+		instances := p.Instances
+		if d, ok := deployments[p.App]; ok && p.Type == app.Web {
+			instances = max(instances, sum(maps.Values(d.Counts(p))))
+		}
+		if a.State != app.Started || instances == 0 {
 			continue
 		}
-		m := quota.Member{Name: fmt.Sprintf("process %s of app %s", p.Type, a.Name), Instances: p.Instances, Memory: p.MemoryMB, LogRate: rate(p.LogRate)}
+		m := quota.Member{Name: fmt.Sprintf("process %s of app %s", p.Type, a.Name), Instances: instances, Memory: p.MemoryMB, LogRate: rate(p.LogRate)}
 		add(a.Space, func(u *quota.Use) { u.Add(p.GUID, m) })
 	}
 	tasks, err := reg.ActiveTasks()
@@ -141,6 +151,13 @@ func usageOfApps(reg *registry.Registry, add func(space string, fn func(u *quota
 		add(a.Space, func(u *quota.Use) { u.Add(t.GUID, m) })
 	}
 	return err
+}
+
+func sum(counts iter.Seq[int]) (n int) {
+	for c := range counts {
+		n += c
+	}
+	return n
 }
 
 // rate returns a log rate limit, or -1 for none.

@@ -106,3 +106,6 @@ export function events(text) {
   }
   return { events: out, rest };
 }
+
+// sentence returns a text with a capital letter at its beginning.
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -47,6 +47,9 @@ func (n *Bridge) isolate(id runtime.InstanceID, on bool) error {
 	if err != nil {
 		return err
 	}
+	if link.Attrs().MasterIndex == 0 {
+		return nil // an earlier daemon was killed before it connected the veth; Sweep deletes it
+	}
 	port, err := netlink.LinkGetProtinfo(link)
 	if err == nil && port.Isolated == on {
 		return nil

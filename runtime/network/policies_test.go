@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/netpolicy"
@@ -129,6 +130,20 @@ func TestPoliciesBetweenInstances(t *testing.T) {
 	l.must(l.net.Isolate(false))
 	l.reaches(l.instance, lanSecond, otherPort, lanInstance)
 	l.reaches(l.second, lanInstance, lanPort, lanSecond)
+}
+
+// A daemon that was killed while it created an instance's network can leave a veth that
+// is not connected to the bridge. The next one starts all the same.
+func TestIsolateUnconnectedVeth(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	id := runtime.NewInstanceID()
+	t.Cleanup(func() { _ = l.net.Remove(id) })
+	l.must(l.net.Create(id, netip.MustParsePrefix("10.201.16.4/20"), userns.Range{}))
+	veth, err := netlink.LinkByName(VethName(id))
+	l.must(err)
+	l.must(netlink.LinkSetNoMaster(veth))
+	l.must(l.net.Isolate(true))
 }
 
 // A policy takes effect within a second, also with many instances.

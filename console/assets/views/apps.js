@@ -2,7 +2,7 @@
 
 import { h, render, empty, stateBadge } from "../dom.js";
 import { live, onLive } from "../stream.js";
-import { ago, bytes, dateTime, number, percent, plural, rate, visible } from "../format.js";
+import { ago, bytes, dateTime, number, percent, plural, rate, sentence, visible } from "../format.js";
 import { limitLegend, memoryBar, memoryLegend, sidecarNames } from "../membar.js";
 import { appHref, query, setQuery } from "../router.js";
 import { canDevelop, canOperate, routeURL } from "../session.js";
@@ -33,7 +33,7 @@ export function crashSentence(app) {
   const c = app.last_crash;
   if (!c) return null;
   return h("a", { class: "crash", href: appHref(app.guid, "crashes"), title: dateTime(c.time) },
-    h("span", {}, visible(c.sentence)), h("span", { class: "when" }, `${c.type}/${c.index}, ${ago(c.time)}`));
+    h("span", {}, visible(sentence(c.sentence))), h("span", { class: "when" }, `${c.type}/${c.index}, ${ago(c.time)}`));
 }
 
 // buttons are the writes of an app.

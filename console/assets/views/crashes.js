@@ -3,7 +3,7 @@
 import { h, render, empty } from "../dom.js";
 import { get } from "../api.js";
 import { live, liveApp, onLive } from "../stream.js";
-import { ago, bytes, dateTime, duration, plural, sourceName, visible } from "../format.js";
+import { ago, bytes, dateTime, duration, plural, sentence, sourceName, visible } from "../format.js";
 import { segments, colorOf } from "../membar.js";
 import { appHref } from "../router.js";
 import { canDevelop } from "../session.js";
@@ -69,7 +69,7 @@ function card(c, guid, app, { number, single, open }) {
   return h("li", { data: { key: `${c.instance}/${c.crashed_at}` } }, h("article", { class: "panel death" },
     h("div", { class: "meta" }, h("span", { title: c.crashed_at }, `${dateTime(c.crashed_at)}, ${ago(c.crashed_at)}`), app && !single && h("a", { href: appHref(guid) }, visible(app.name)),
       h("span", {}, `${c.type}/${c.index}`), h("span", { class: "class" }, classNames[v.class] || v.class)),
-    h("h2", { class: "sentence" }, visible(v.sentence)),
+    h("h2", { class: "sentence" }, visible(sentence(v.sentence))),
     v.advice && h("p", { class: "advice" }, visible(v.advice)),
     h("div", { class: "columns" },
       h("div", {}, (v.evidence || []).length > 0 && [h("h3", {}, "Evidence"), h("ul", { class: "evidence" }, v.evidence.map((e) => h("li", {}, visible(e))))]),
