@@ -242,7 +242,7 @@ func (s *Server) group() {
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
 		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}, Terminals: s.c.Terminals, Fail: s.fail,
 	}
-	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
+	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, Downloads: bits.NewDownloads(), UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, FirstAnswer: s.c.BrokerWait}

@@ -87,16 +87,17 @@ func (i *Instances) Bundle() (string, error) {
 
 // replace writes a file in one step. Instances that have the old file keep it.
 func replace(file string, data []byte) error {
-	next := file + ".new"
-	err := os.WriteFile(next, data, 0o644) //nolint:gosec // certificates are public, and other users read them
-	if err == nil {
-		err = os.Chmod(next, 0o644) //nolint:gosec // as above, whatever the umask is
-	}
-	if err == nil {
-		err = os.Rename(next, file)
-	}
+	next, err := os.CreateTemp(filepath.Dir(file), "new-")
 	if err != nil {
 		return fmt.Errorf("cannot write the certificates of instances: %w", err)
+	}
+	_, err = next.Write(data)
+	err = errors.Join(err, next.Chmod(0o644), next.Sync(), next.Close()) // certificates are public: every user of an instance reads them
+	if err == nil {
+		err = os.Rename(next.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot write the certificates of instances: %w", err), os.Remove(next.Name()))
 	}
 	return nil
 }

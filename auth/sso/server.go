@@ -95,7 +95,7 @@ type request struct {
 func (s *Server) parse(query url.Values) (request, error) {
 	for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "code_challenge", "code_challenge_method"} {
 		if len(query[name]) > 1 {
-			return request{}, errors.New("The parameter " + name + " is given more than once") //nolint:staticcheck // shown as a sentence
+			return request{}, errors.New("The parameter " + name + " is given more than once")
 		}
 	}
 	c, err := s.auth.Accounts().Client(query.Get("client_id"))

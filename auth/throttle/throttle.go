@@ -1,4 +1,4 @@
-// Package Throttle slows down the guessing of passwords.
+// Package throttle slows down the guessing of passwords.
 package throttle
 
 import (
