@@ -68,6 +68,9 @@ func New(cfg Config) *Marketplace {
 	if cfg.MaxPolling == 0 {
 		cfg.MaxPolling = services.DefaultMaxPolling
 	}
+	if cfg.Dashboards == nil {
+		cfg.Dashboards = func(string, []services.CatalogOffering) error { return nil }
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -149,16 +149,9 @@ func (m *catalog) DeleteBroker(guid string, by app.Actor) (o services.Operation,
 		return err
 	})
 	if err == nil {
-		err = m.setDashboards(guid, nil)
+		err = m.cfg.Dashboards(guid, nil)
 	}
 	return o, err
-}
-
-func (b *base) setDashboards(broker string, catalog []services.CatalogOffering) error {
-	if b.cfg.Dashboards == nil {
-		return nil
-	}
-	return b.cfg.Dashboards(broker, catalog)
 }
 
 func (tx catalogRecords) deleteBroker(sb services.ServiceBroker, by app.Actor) (o services.Operation, err error) {

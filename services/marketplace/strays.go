@@ -34,7 +34,7 @@ func (w *worker) sweepStrays() error {
 	})
 	for _, sb := range found.brokers {
 		if _, gone := w.broker(sb.GUID); errors.Is(gone, services.ErrNotFound) {
-			err = errors.Join(err, w.setDashboards(sb.GUID, nil))
+			err = errors.Join(err, w.cfg.Dashboards(sb.GUID, nil))
 		}
 	}
 	return err

@@ -301,7 +301,7 @@ func (w *worker) readCatalog(ctx context.Context, op operation) error {
 		failure = services.CheckCatalog(catalog)
 	}
 	if failure == nil {
-		failure = w.setDashboards(sb.GUID, catalog)
+		failure = w.cfg.Dashboards(sb.GUID, catalog)
 	}
 	return w.settle(op.GUID, func(tx records, op operation) error {
 		if failure != nil {
