@@ -31,7 +31,7 @@ TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog postfix=postfix '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
-	chromium=chromium
+	chromium=chromium certutil=libnss3-tools
 BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 

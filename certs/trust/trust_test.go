@@ -220,3 +220,46 @@ func FuzzOwnNames(f *testing.F) {
 		}
 	})
 }
+
+// The real certutil adds the CA to the store of a browser and removes it.
+func TestCertutil(t *testing.T) {
+	if _, err := exec.LookPath("certutil"); err != nil {
+		t.Skip("certutil is not installed: apt install libnss3-tools")
+	}
+	m := newMachine(t, debian)
+	m.s.run = func(ctx context.Context, as *User, input []byte, name string, args ...string) (string, error) {
+		if name != "certutil" {
+			return "", nil // it would change this machine
+		}
+		return runProgram(ctx, as, input, name, args...)
+	}
+	db := filepath.Join(m.s.User.Home, ".pki/nssdb")
+	if err := os.MkdirAll(db, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("certutil", "-N", "--empty-password", "-d", "sql:"+db).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	stored := func() int {
+		out, err := exec.Command("certutil", "-L", "-d", "sql:"+db).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return len(ownNames(string(out)))
+	}
+	ca := newCA(t)
+	for range 2 {
+		if _, err := m.s.Add(t.Context(), ca); err != nil {
+			t.Fatal(err)
+		}
+		if n := stored(); n != 1 {
+			t.Errorf("%d CAs of dew are in the store, want 1", n)
+		}
+	}
+	if _, err := m.s.Remove(t.Context(), ca); err != nil {
+		t.Fatal(err)
+	}
+	if n := stored(); n != 0 {
+		t.Errorf("%d CAs of dew are left in the store", n)
+	}
+}

@@ -304,7 +304,23 @@ func (c *consoleTest) changesRoutes(t *testing.T) {
 	c.click("Delete mailer")
 	c.click("Delete")
 	c.awaitText(".empty", "dew marketplace")
+	c.createsDatabase()
 	c.checkProblems()
+}
+
+// createsDatabase creates an instance of a built-in service and deletes it.
+func (c *consoleTest) createsDatabase() {
+	c.cell.t.Helper()
+	c.click("Create a service instance")
+	c.await("a dialog with the plans is open", `document.querySelector("dialog[open] [name=plan]")`)
+	c.run(`(() => { const f = document.querySelector("dialog[open] [name=plan]"); f.value = [...f.options].find((o) => o.textContent === "redis small").value; })()`)
+	c.fill(map[string]string{"name": "cache"})
+	c.click("Create")
+	c.awaitText("td", "redis small")
+	c.awaitText("td", "create succeeded")
+	c.click("Delete cache")
+	c.click("Delete")
+	c.awaitText(".empty", "dew marketplace")
 }
 
 // showsDaemon shows the checks of the machine, and ends the session of another browser.

@@ -37,7 +37,7 @@ func TestKilledAfterMount(t *testing.T) {
 	w.push("limited", "  disk_quota: 64M\n")
 	w.awaitResponse("limited", "/", "web 0")
 	guid := w.appGUID("limited")
-	for range 3 {
+	for range rounds(3, 40) {
 		w.dew("stop", "limited")
 		w.eventually("the image is unmounted", func() error {
 			if left := w.diskImages(); len(left) > 0 {
@@ -56,11 +56,11 @@ func TestKilledAfterMount(t *testing.T) {
 		w.kill(syscall.SIGKILL)
 		w.startDewd()
 		w.awaitResponse("limited", "/", "web 0")
-		w.eventually("one image is mounted", func() error {
+		w.eventually("the image and the things of one instance", func() error {
 			if now := w.diskImages(); len(now) != 1 {
 				return fmt.Errorf("mounted: %v", now)
 			}
-			return nil
+			return w.checkOneInstance()
 		})
 	}
 }
