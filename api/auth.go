@@ -25,6 +25,9 @@ import (
 // refused. The caller is identified by a token, or by the cookie of a console session.
 func (s *Server) Handler() http.Handler {
 	accounts := s.c.Auth.Handler()
+	if s.c.Logins != nil {
+		accounts = s.c.Logins.Wrap(accounts)
+	}
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		base := s.base(r)
 		if s.auth[hostname(r.Host)] {

@@ -170,7 +170,7 @@ func TestDropletUpload(t *testing.T) {
 		t.Errorf("again: %d %s", r.Code, r.Body)
 	}
 	w.want(200, "PATCH", current, body, nil)
-	r := w.request("GET", "/v3/droplets/"+d.GUID+"/download", "")
+	r := w.download("/v3/droplets/" + d.GUID)
 	z, err := gzip.NewReader(r.Body)
 	if err != nil {
 		t.Fatal(err)

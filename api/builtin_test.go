@@ -301,7 +301,7 @@ func TestDroplets(t *testing.T) {
 			t.Errorf("%s has %d, want %d", path, len(page.Resources), want)
 		}
 	}
-	wantTar(t, w.request("GET", "/v3/droplets/"+first+"/download", "").Body.Bytes(), "./app/Procfile", "./staging_info.yml", "./tmp/", "./logs/")
+	wantTar(t, w.download("/v3/droplets/"+first).Body.Bytes(), "./app/Procfile", "./staging_info.yml", "./tmp/", "./logs/")
 	wantError(t, w.request("GET", "/v3/droplets/droplet-of-"+other.GUID+"/download", ""), "CF-UnprocessableEntity", "no files to download")
 }
 

@@ -36,7 +36,7 @@ func TestCopies(t *testing.T) {
 	if p.State != v3.PackageReady || p.Relationships.App.ID() != other.GUID || p.GUID == pkg {
 		t.Errorf("copy = %+v, want a READY package of the other app", p)
 	}
-	got := w.request("GET", "/v3/packages/"+p.GUID+"/download", "")
+	got := w.download("/v3/packages/" + p.GUID)
 	z := must(zip.NewReader(bytes.NewReader(got.Body.Bytes()), int64(got.Body.Len())))(t)
 	if len(z.File) != 2 || got.Header().Get("Content-Type") != "application/zip" {
 		t.Errorf("download has %d files of type %s, want a zip with 2", len(z.File), got.Header().Get("Content-Type"))
@@ -55,7 +55,7 @@ func TestCopies(t *testing.T) {
 	w.want(404, "GET", "/v3/droplets/"+droplet, "", nil)
 	w.want(404, "GET", "/v3/packages/"+pkg, "", nil)
 	w.want(404, "DELETE", "/v3/packages/"+pkg, "", nil)
-	w.want(200, "GET", "/v3/packages/"+p.GUID+"/download", "", nil)
+	w.want(302, "GET", "/v3/packages/"+p.GUID+"/download", "", nil)
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?types=audit.app.package.delete,audit.app.droplet.delete,audit.app.package.download&target_guids="+a.GUID+","+other.GUID, "", &events)
 	if len(events.Resources) != 4 {

@@ -152,6 +152,7 @@ var rules = []rule{
 		GET /v3/droplets/{guid}
 		GET /v3/service_instances/{guid}
 		GET /v3/service_instances/{guid}/permissions
+		GET /v2/service_instances/{guid}/permissions
 		GET /v3/service_instances/{guid}/parameters
 		GET /v3/service_instances/{guid}/relationships/shared_spaces
 		GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary

@@ -59,6 +59,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// Logins serves the pages of logins before the authorization server.
+type Logins interface {
+	Wrap(programs http.Handler) http.Handler
+}
+
 // Config holds the dependencies and settings of a Server.
 type Config struct {
 	DB        *store.DB // database of Registry and Events: a change and its event are one transaction
@@ -73,6 +78,7 @@ type Config struct {
 	Exits     platform.Exits
 	Logs      *logstream.Logs
 	Services  *marketplace.Marketplace
+	Logins    Logins       // the login page for browsers; nil: there is none
 	Auth      *auth.Server // authenticates callers of the listener
 	Roles     *auth.Roles  // the roles of callers
 
@@ -244,7 +250,7 @@ func (s *Server) group() {
 		Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version,
 		Live: apps.Live{Usage: s.c.Usage, Fail: s.fail}, Terminals: s.c.Terminals, Fail: s.fail,
 	}
-	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
+	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, Downloads: bits.NewDownloads(), UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
 	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, FirstAnswer: s.c.BrokerWait}

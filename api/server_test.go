@@ -274,6 +274,20 @@ func (w *testServer) send(r *http.Request) *httptest.ResponseRecorder {
 	return out
 }
 
+// download downloads the files of a droplet or package from the URL that the API names.
+// It needs no token.
+func (w *testServer) download(at string) *httptest.ResponseRecorder {
+	w.t.Helper()
+	to := w.want(302, "GET", at+"/download", "", nil).Get("Location")
+	out := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", to, http.NoBody)
+	w.listener.ServeHTTP(out, r)
+	if out.Code != 200 {
+		w.t.Fatalf("%s: %d %s", to, out.Code, out.Body)
+	}
+	return out
+}
+
 // want sends a request, checks its status, and decodes the response into out.
 func (w *testServer) want(status int, method, path, body string, out any) http.Header {
 	w.t.Helper()

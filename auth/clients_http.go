@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/auth/throttle"
 	"github.com/dewrun/dew/store"
 )
 
@@ -298,7 +299,7 @@ func (s *clientHandlers) putSecret(r *http.Request) (reply, error) {
 }
 
 func (s *clientHandlers) checkOldSecret(r *http.Request, id, secret string) error {
-	err := s.throttle.try(r.Context(), attempt{name: "client\x00" + id, peer: peer(r)}, func() error {
+	err := s.throttle.Try(r.Context(), throttle.Attempt{Name: "client\x00" + id, Peer: peer(r)}, func() error {
 		_, err := s.accounts.CheckSecret(id, secret)
 		return err
 	})

@@ -14,7 +14,11 @@
 // a revoked permission takes effect at once.
 package auth
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/dewrun/dew/auth/throttle"
+)
 
 // Errors that callers can check for.
 var (
@@ -24,7 +28,7 @@ var (
 	ErrExpired      = errors.New("token has expired")
 	ErrRevoked      = errors.New("token was revoked")
 	ErrBadCode      = errors.New("code is wrong, already used or expired")
-	ErrBadPassword  = errors.New("name or password is wrong")
+	ErrBadPassword  = throttle.ErrWrong
 )
 
 // Invalid says which part of an account or a role is wrong, and why.

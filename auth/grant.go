@@ -1,6 +1,12 @@
 package auth
 
-import "time"
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
 
 // Grant is a user's principal as a session of another package stores it.
 type Grant struct {
@@ -39,3 +45,51 @@ func (s *tokens) ResumeGrant(g Grant) (Principal, error) {
 func (s *tokens) RevokeGrant(g Grant, until time.Time) error {
 	return s.revoke(revocation{JTI: g.ID, Expires: until}, "")
 }
+
+// Codes redeems the authorization codes that a browser got for a client. The error says
+// what is wrong with the code or the request.
+type Codes interface {
+	Redeem(client string, form url.Values) (Grant, error)
+}
+
+// grantCode exchanges an authorization code of the login page for a token of its user.
+func (s *oauthHandlers) grantCode(_ context.Context, g grant) (tokenReply, error) {
+	refused := func(description string) error {
+		return &problem{status: http.StatusBadRequest, code: "invalid_grant", description: description}
+	}
+	if s.cfg.Codes == nil {
+		return tokenReply{}, refused("This server issues no authorization codes for browsers")
+	}
+	of, err := s.cfg.Codes.Redeem(g.client.ID, g.form)
+	if err != nil {
+		return tokenReply{}, refused(err.Error())
+	}
+	p, err := s.ResumeGrant(of)
+	if errors.Is(err, ErrRevoked) {
+		return tokenReply{}, refused("The user of the authorization code has logged out or cannot log in any more")
+	}
+	if err != nil {
+		return tokenReply{}, err
+	}
+	u, err := s.accounts.User(p.ID)
+	if err != nil {
+		return tokenReply{}, err
+	}
+	return s.startLogin(u, g.client, p.Scopes, GrantCode)
+}
+
+// Login returns the grant of a user with a name and a password, for a login page. A
+// wrong password makes the next attempt from this peer wait: see LoginProblem.
+func (s *Server) Login(r *http.Request, name, password string) (Grant, error) {
+	u, err := s.login(r.Context(), login{name: name, password: password, peer: peer(r)})
+	return Grant{User: u.GUID, Client: ClientCF, Scopes: u.Scopes(), Signature: u.signature()}, err
+}
+
+// LoginProblem returns the status and the text of a refused login.
+func LoginProblem(err error) (status int, text string) {
+	p := toProblem(err)
+	return p.status, p.description
+}
+
+// BaseURL returns the URL of the authorization server for the client of a request.
+func (s *Server) BaseURL(r *http.Request) string { return s.baseURL(r) }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/auth/throttle"
 )
 
 const lockedText = "Your account has been locked because of too many failed attempts to login."
@@ -58,7 +60,7 @@ func (s *oauthHandlers) token(r *http.Request) (reply, error) {
 	g := grant{client: c, form: form, origin: origin, peer: peer(r)}
 	kind := form.Get("grant_type")
 	gives := map[string]func(ctx context.Context, g grant) (tokenReply, error){
-		GrantPassword: s.grantPassword, GrantClient: s.grantClient, GrantRefresh: s.grantRefresh,
+		GrantPassword: s.grantPassword, GrantClient: s.grantClient, GrantRefresh: s.grantRefresh, GrantCode: s.grantCode,
 	}[kind]
 	switch {
 	case kind == "":
@@ -92,17 +94,23 @@ func (s *oauthHandlers) grantPassword(ctx context.Context, g grant) (tokenReply,
 	if err != nil {
 		return tokenReply{}, err
 	}
+	return s.startLogin(u, g.client, scopes, GrantPassword)
+}
+
+// startLogin issues the first tokens of a login.
+func (s *oauthHandlers) startLogin(u User, c Client, scopes []string, kind string) (tokenReply, error) {
 	ses := session{
-		User: u.GUID, Client: g.client.ID, Scopes: scopes, Grant: GrantPassword, Signature: u.signature(), CreatedAt: now(),
-		Expires: now().Add(cmp.Or(g.client.RefreshValidity, refreshValidity)),
+		User: u.GUID, Client: c.ID, Scopes: scopes, Grant: kind, Signature: u.signature(), CreatedAt: now(),
+		Expires: now().Add(cmp.Or(c.RefreshValidity, refreshValidity)),
 	}
 	var refresh string
-	if slices.Contains(g.client.GrantTypes, GrantRefresh) {
+	if slices.Contains(c.GrantTypes, GrantRefresh) {
+		var err error
 		if ses, refresh, err = s.accounts.startSession(ses); err != nil {
 			return tokenReply{}, err
 		}
 	}
-	return s.issueTokens(s.userClaims(u, g.client, ses), refresh)
+	return s.issueTokens(s.userClaims(u, c, ses), refresh)
 }
 
 // login is a login attempt of a user.
@@ -118,7 +126,7 @@ func (s *core) login(ctx context.Context, l login) (User, error) {
 	// No one could unlock the administrators.
 	runs := slices.Contains(known.Groups, ScopeAdmin) || slices.Contains(known.Groups, "uaa.admin")
 	var u User
-	err = s.throttle.try(ctx, attempt{name: origin + "\x00" + l.name, peer: l.peer, lockable: !runs}, func() (err error) {
+	err = s.throttle.Try(ctx, throttle.Attempt{Name: origin + "\x00" + l.name, Peer: l.peer, Lockable: !runs}, func() (err error) {
 		u, err = s.accounts.checkPassword(l.name, origin, l.password)
 		return err
 	})
@@ -132,9 +140,9 @@ func loginProblem(err error) error {
 		return nil
 	case errors.Is(err, ErrBadPassword), errors.Is(err, ErrBadCode):
 		return unauthorized("Bad credentials")
-	case errors.Is(err, errLocked):
+	case errors.Is(err, throttle.ErrLocked):
 		return unauthorized(lockedText)
-	case errors.Is(err, errTooMany), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, throttle.ErrTooMany), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &problem{status: http.StatusTooManyRequests, code: "too_many_requests", description: "Too many failed login attempts. Try again in a few seconds"}
 	}
 	return err
@@ -150,7 +158,7 @@ func invalidClient(description string) *problem {
 
 // passcodeUser redeems a passcode, and returns the user that it was given to.
 func (s *core) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
-	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() (err error) {
+	err = s.throttle.Try(ctx, throttle.Attempt{Name: "passcode\x00", Peer: peer}, func() (err error) {
 		if p, err = s.passcodes.redeem(code); err != nil {
 			return ErrBadPassword // it counts like a wrong password
 		}
@@ -251,7 +259,7 @@ func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error)
 	}
 	// A client is slowed down but never locked, because a locked client would be a
 	// service outage.
-	err = s.throttle.try(r.Context(), attempt{name: "client\x00" + id, peer: peer(r)}, func() error {
+	err = s.throttle.Try(r.Context(), throttle.Attempt{Name: "client\x00" + id, Peer: peer(r)}, func() error {
 		c, err = s.accounts.CheckSecret(id, secret)
 		return err
 	})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/auth/throttle"
 )
 
 func TestTokenEndpoint(t *testing.T) {
@@ -65,7 +67,7 @@ func TestTokenEndpoint(t *testing.T) {
 		"refresh, unknown token":  {cf, []string{"grant_type", "refresh_token", "refresh_token", "x"}, 401, "invalid_token"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.s.throttle = newThrottle() // these cases do not test the delay
+			w.s.throttle = throttle.New() // these cases do not test the delay
 			a := w.form(tc.opts, tc.pairs...)
 			a.want(t, name, tc.code, tc.problem)
 			if tc.code != 200 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/auth/throttle"
 )
 
 func TestCodes(t *testing.T) {
@@ -86,7 +88,7 @@ func TestPasscode(t *testing.T) {
 		"nobody": {nil, 401}, "wrong password": {[]option{basicAuth("bob", "x")}, 401}, "client": {[]option{as(client)}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.s.throttle = newThrottle()
+			w.s.throttle = throttle.New()
 			a := w.do("GET", "/uaa/passcode", nil, tc.opts...)
 			if a.code != tc.code {
 				t.Fatalf("passcode: %d %s", a.code, a.raw)

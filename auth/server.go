@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dewrun/dew/auth/throttle"
 	"github.com/dewrun/dew/store"
 )
 
@@ -34,6 +35,9 @@ type Config struct {
 	PublicURL     string // URL of the API, without a trailing slash
 	Logger        *slog.Logger
 	Cost          int // bcrypt cost, 0 for its default
+
+	// Codes redeems authorization codes of the login page. Nil means that there are none.
+	Codes Codes
 
 	// Record is called for every change of a user or client that was made or refused.
 	// It gets the kind of event, the caller, and guid and name of the changed account.
@@ -59,7 +63,7 @@ type core struct {
 	roles        *Roles
 	groupRecords *store.Bucket[storedGroup]
 	passcodes    *codeStore // for the password grant
-	throttle     *throttle
+	throttle     *throttle.Throttle
 }
 
 // The handlers, by subject.
@@ -100,7 +104,7 @@ func Open(c Config) (*Server, error) {
 			revoked: store.In[revocation](c.DB, "revoked tokens"), codes: newCodeStore(),
 		},
 		log: c.Logger, roles: NewRoles(c.DB), groupRecords: store.In[storedGroup](c.DB, "groups"),
-		passcodes: newCodeStore(), throttle: newThrottle(),
+		passcodes: newCodeStore(), throttle: throttle.New(),
 	}
 	s := &Server{
 		core: k, oauthHandlers: &oauthHandlers{k}, userHandlers: &userHandlers{k}, groupHandlers: &groupHandlers{k},

@@ -191,6 +191,13 @@ func TestPushFails(t *testing.T) {
 			},
 			status: 4, text: "has no memory value",
 		},
+		"too large": {
+			prepare: func(d *fakeDaemon) {
+				details := "insufficient resources: memory (the instance can use up to 64M, but this machine has 32M)"
+				d.stats = []v3.InstanceStats{{State: v3.StateDown, Details: &details}}
+			},
+			status: 9, text: "cannot start web: insufficient resources: memory (the instance can use up to 64M",
+		},
 		"late": {prepare: startsForEver, minutes: "0.001", status: 5, text: "did not start within 60ms"},
 		"manifest": {prepare: func(d *fakeDaemon) {
 			d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: "memory: 256 bananas"}

@@ -132,20 +132,19 @@ func (x *exchange) setStickyCookie(res *http.Response) {
 	}
 }
 
-// consoleCookie is the session cookie of the web console. Browsers send it to all ports
-// of the console's host name, and apps must not get it.
-const consoleCookie = "dew_console="
+// ownCookies are the cookies of the web console and of the login page. Browsers send
+// them to all ports of a host name, and apps must not get them.
+var ownCookies = []string{"dew_console=", "dew_login=", "dew_login_form="}
 
-// dropConsoleCookie removes the cookie of the web console, and leaves all others as they
-// are.
-func dropConsoleCookie(h http.Header) {
-	if !slices.ContainsFunc(h["Cookie"], func(line string) bool { return strings.Contains(line, consoleCookie) }) {
+// dropOwnCookies removes the cookies of dew, and leaves all others as they are.
+func dropOwnCookies(h http.Header) {
+	if !slices.ContainsFunc(h["Cookie"], func(line string) bool { return strings.Contains(line, "dew_") }) {
 		return
 	}
 	var lines []string
 	for _, line := range h["Cookie"] {
 		parts := slices.DeleteFunc(strings.Split(line, ";"), func(part string) bool {
-			return strings.HasPrefix(strings.TrimSpace(part), consoleCookie)
+			return slices.ContainsFunc(ownCookies, func(own string) bool { return strings.HasPrefix(strings.TrimSpace(part), own) })
 		})
 		if line = strings.TrimSpace(strings.Join(parts, ";")); line != "" {
 			lines = append(lines, line)

@@ -88,7 +88,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if r.serveAPI(t, w, req) {
 		return
 	}
-	dropConsoleCookie(req.Header)
+	dropOwnCookies(req.Header)
 	e := t.match(req.Host, req.URL.Path)
 	if e == nil {
 		r.failed.Add(1)

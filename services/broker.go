@@ -136,7 +136,11 @@ type CatalogOffering struct {
 	AllowContextUpdates   bool
 	Metadata              json.RawMessage // an object: displayName, documentationUrl, shareable …
 	Plans                 []CatalogPlan
+	Dashboard             *DashboardClient // nil: its dashboard does not log users in
 }
+
+// DashboardClient is the OAuth client of a dashboard.
+type DashboardClient struct{ ID, Secret, RedirectURI string }
 
 // CatalogPlan is a plan in a broker's catalog.
 type CatalogPlan struct {

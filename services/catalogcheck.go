@@ -25,7 +25,7 @@ func CheckCatalog(os []CatalogOffering) error {
 		c.addf("Service broker must provide at most %d services", maxOfferings)
 		os = nil
 	}
-	ids, names := map[string]bool{}, map[string]bool{}
+	ids, names, clients := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, o := range os {
 		if ids[o.ID] && o.ID != "" {
 			c.addf("Service ids must be unique: %s", o.ID)
@@ -35,6 +35,15 @@ func CheckCatalog(os []CatalogOffering) error {
 		}
 		ids[o.ID], names[o.Name] = true, true
 		c.offering(o)
+		if d := o.Dashboard; d != nil {
+			if clients[d.ID] && d.ID != "" {
+				c.addf("Service dashboard_client id must be unique")
+			}
+			clients[d.ID] = true
+			for what, s := range map[string]string{"id": d.ID, "secret": d.Secret, "redirect_uri": d.RedirectURI} {
+				c.text("Service "+o.Name+": Service dashboard client "+what, s)
+			}
+		}
 	}
 	if len(c.wrong) == 0 {
 		return nil

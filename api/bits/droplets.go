@@ -49,7 +49,7 @@ func (h dropletHandlers) endpoints() []rest.Endpoint {
 		},
 		{
 			Pattern: "GET /v3/droplets/{guid}/download", Needs: access.Download, Resource: access.Droplet,
-			Handler: h.downloadDroplet, Shape: rest.ReturnsBytes("application/gzip"),
+			Handler: h.downloadDroplet, Shape: rest.Empty(http.StatusFound),
 		},
 		{Pattern: "DELETE /v3/droplets/{guid}", Needs: access.Develop, Resource: access.Droplet, Handler: h.deleteDroplet, Shape: rest.StartsJob()},
 		{
@@ -297,8 +297,8 @@ func updatedAt(d droplet.Droplet) time.Time {
 	return d.UpdatedAt
 }
 
-// downloadDroplet sends the files of a droplet as a tar file, as Cloud Foundry does. It
-// compresses them while sending.
+// downloadDroplet sends the caller to the files of a droplet as a tar file, as Cloud
+// Foundry does. dewd compresses them while sending.
 func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
 	if err != nil {
@@ -311,11 +311,13 @@ func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	image, err := h.Platform.Droplets.OpenImage(d.Image)
-	if err != nil {
-		return nil, err
-	}
-	return rest.Answer{Status: http.StatusOK, Content: compressed(image), ContentType: "application/gzip"}, nil
+	return h.redirect(r, download{contentType: "application/gzip", open: func(*http.Request) (io.ReadCloser, error) {
+		image, err := h.Platform.Droplets.OpenImage(d.Image)
+		if err != nil {
+			return nil, err
+		}
+		return compressed(image), nil
+	}})
 }
 
 // compressed reads an image and compresses it as a droplet. Closing the result stops the compression at

@@ -20,8 +20,9 @@ type Handlers struct {
 	Platform *platform.Platform
 	Present  *present.Presenter
 
-	UploadDir string // folder for uploads in progress; empty: the system's temporary folder
-	MaxUpload int64  // size limit of one upload in bytes
+	Downloads *Downloads // URLs of files
+	UploadDir string     // folder for uploads in progress; empty: the system's temporary folder
+	MaxUpload int64      // size limit of one upload in bytes
 }
 
 // Endpoints returns the endpoints of all resources.
@@ -30,6 +31,7 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 		buildpackHandlers{h}.endpoints(),
 		buildHandlers{h}.endpoints(),
 		dropletHandlers{h}.endpoints(),
+		downloadHandlers{h}.endpoints(),
 		packageHandlers{h}.endpoints(),
 		stackHandlers{h}.endpoints(),
 	)

@@ -3,6 +3,7 @@ package bits
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 
@@ -49,7 +50,7 @@ func (h packageHandlers) endpoints() []rest.Endpoint {
 		},
 		{
 			Pattern: "GET /v3/packages/{guid}/download", Needs: access.ReadSecrets, Resource: access.Package,
-			Handler: h.downloadPackage, Shape: rest.ReturnsBytes("application/zip"),
+			Handler: h.downloadPackage, Shape: rest.Empty(http.StatusFound),
 		},
 		{Pattern: "DELETE /v3/packages/{guid}", Needs: access.Develop, Resource: access.Package, Handler: h.deletePackage, Shape: rest.StartsJob()},
 	}
@@ -296,17 +297,19 @@ func (h packageHandlers) downloadPackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := h.Platform.Packages.Zip(r.Context(), p.GUID)
+	content, err := h.Platform.Packages.Zip(r.Context(), p.GUID) // fails now, not only at the URL
 	if errors.Is(err, droplet.ErrNoFiles) {
 		return nil, rest.Unprocessable("Package type must be bits.")
 	}
 	if err != nil {
 		return nil, rest.Missing("Package", notStaged(err, "Package has no bits to download."))
 	}
-	if err := h.recordPackage(r.Context(), "audit.app.package.download", p); err != nil {
-		return nil, errors.Join(err, content.Close())
+	if err := errors.Join(content.Close(), h.recordPackage(r.Context(), "audit.app.package.download", p)); err != nil {
+		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Content: content, ContentType: "application/zip"}, nil
+	return h.redirect(r, download{contentType: "application/zip", open: func(r *http.Request) (io.ReadCloser, error) {
+		return h.Platform.Packages.Zip(r.Context(), p.GUID)
+	}})
 }
 
 func (h packageHandlers) deletePackage(r *http.Request) (any, error) {

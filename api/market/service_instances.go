@@ -51,10 +51,18 @@ func (h instanceHandlers) endpoints() []rest.Endpoint {
 		},
 		{
 			Pattern: "GET /v3/service_instances/{guid}/permissions", Needs: access.Read, Resource: access.ServiceInstance,
-			Handler: h.getServicePermissions, Shape: rest.Returns[v3.ServiceInstancePermissions](200),
+			Handler: h.getServicePermissions, Shape: rest.Returns[v3.ServiceInstancePermissions](200), Scopes: []string{scopeOfDashboards},
+		},
+		{ // dashboards of the time of the v2 API ask here
+			Pattern: "GET /v2/service_instances/{guid}/permissions", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: h.getServicePermissions, Shape: rest.Returns[v3.ServiceInstancePermissions](200), Scopes: []string{scopeOfDashboards},
 		},
 	}
 }
+
+// scopeOfDashboards is the scope of the tokens of service dashboards. It allows nothing
+// but to ask for the permissions of the user.
+const scopeOfDashboards = "cloud_controller_service_permissions.read"
 
 // fieldsOfInstance lists the query parameters of service instances that select fields.
 var fieldsOfInstance = []string{FieldsOfSpace, FieldsOfOrg, FieldsOfPlan, FieldsOfPlanOffering, FieldsOfPlanBroker}

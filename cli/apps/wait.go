@@ -130,5 +130,17 @@ func settled(process string, stats []v3.InstanceStats) (bool, error) {
 		}
 		return false, crashed
 	}
+	if !slices.ContainsFunc(stats, func(s v3.InstanceStats) bool { return !cannotBePlaced(s) }) {
+		return false, &console.Failure{
+			Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot start %s: %s", process, *stats[0].Details),
+			Advice: "Lower the memory limit: dew scale APP -m MEMORY. To start it anyway, run dewd with --placement-check off",
+		}
+	}
 	return false, nil
+}
+
+// cannotBePlaced reports whether an instance stays DOWN because the machine is smaller
+// than its limits.
+func cannotBePlaced(s v3.InstanceStats) bool {
+	return s.State == v3.StateDown && s.Details != nil && strings.HasPrefix(*s.Details, "insufficient resources: ")
 }

@@ -24,8 +24,24 @@ import (
 type addresses struct{ *daemon }
 
 // openCertificates loads the certificates of the TLS listeners. Without those of the
-// own CA, dewd works without TLS.
-func (d addresses) openCertificates() (err error) {
+// own CA, dewd works without TLS. Instances get the certificate of the own CA.
+func (d addresses) openCertificates() error {
+	err := d.loadCertificates()
+	if err != nil {
+		return err
+	}
+	var ca []byte
+	if d.authority != nil {
+		ca = d.authority.PEM()
+	}
+	trusted, err := certs.ForInstances(filepath.Join(d.cfg.Root, "certificates"), certs.BundlePath, ca)
+	if err == nil && d.engine != nil {
+		d.engine.UseCertificates(trusted)
+	}
+	return err
+}
+
+func (d addresses) loadCertificates() (err error) {
 	if isOff(d.cfg.RouterTLS) && isOff(d.cfg.ListenTLS) {
 		return nil
 	}

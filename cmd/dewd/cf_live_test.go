@@ -29,6 +29,12 @@ func TestCFLive(t *testing.T) {
 	s.refuses("logs none", "App 'none' not found.")
 	s.live(0, "ssh-code", `^\S{6,}$`)
 	s.live(0, "download-droplet site --path here.tgz", "OK")
+	at := "/v3/apps/" + strings.TrimSpace(s.live(0, "app site --guid"))
+	s.live(0, "curl -X POST "+at+"/processes/worker/actions/scale -d {\"memory_in_mb\":1048576000}", `"memory_in_mb":1048576000`)
+	s.live(0, "curl -X POST "+at+"/actions/restart", `"state":"STARTED"`)
+	s.eventuallySays("insufficient resources: memory (the instance can use up to 1048576000M", "app site")
+	s.eventuallySays("web:2/2, worker:0/1", "apps")
+	s.cf("app site", "^#0 +down .*insufficient resources: memory", "^#0 +running ")
 	ran := slices.Clone(s.ran)
 	for _, name := range cftest.Live() {
 		if !slices.Contains(ran, name) {

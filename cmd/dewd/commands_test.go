@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -41,6 +42,7 @@ func TestCommands(t *testing.T) {
 		{"domains", domainSteps},
 		{"stacks", stackSteps},
 		{"usage", usageSteps},
+		{"placement", placementSteps},
 	} {
 		t.Run(family.name, func(t *testing.T) {
 			for _, s := range family.steps {
@@ -48,6 +50,19 @@ func TestCommands(t *testing.T) {
 			}
 		})
 	}
+	t.Run("dashboards", c.opensDashboards)
+	t.Run("placement check off", func(t *testing.T) {
+		c.kill(syscall.SIGTERM)
+		c.flags = append(c.flags, "--placement-check", "off")
+		c.start()
+		c.eventually("the instance starts", func() error {
+			out, err := c.outcome("app", "huge", "--json")
+			if err == nil && !strings.Contains(out, `"RUNNING"`) {
+				err = errors.New(out)
+			}
+			return err
+		})
+	})
 }
 
 // runSteps runs a step. In its arguments, RULES is a file of rules, and APP a folder
@@ -253,4 +268,14 @@ var usageSteps = []step{
 	{0, "usage-events --apps", []string{`(?m)app +started +shop +web +dev +1 x `}},
 	{0, "usage-events --since 1h -n 1 --json", []string{`"kind": "app"`}},
 	{2, "usage-events --since never", []string{"is not a time"}},
+	{0, "curl /v3/app_usage_events?order_by=-created_at&per_page=50", []string{`"buildpack":\s*\{\s*"guid":\s*"[0-9a-f-]{36}",\s*"name":\s*"binary_buildpack"`}},
+}
+
+// A memory limit above the memory of the machine is DOWN, and other apps run.
+var placementSteps = []step{
+	{0, "push huge -p APP -b binary_buildpack -u process -m 1000T --no-start --no-route", nil},
+	{9, "start huge", []string{"insufficient resources: memory \\(the instance can use up to 1048576000M, but this machine has [0-9]+M\\)"}},
+	{0, "app huge", []string{`#0 +down`, "insufficient resources: memory"}},
+	{0, "curl /v3/apps?names=huge", []string{`"state":\s*"STARTED"`}},
+	{0, "ssh shop -c true", nil},
 }

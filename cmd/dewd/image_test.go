@@ -35,6 +35,10 @@ func imageLayer(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	routeapp, err := os.ReadFile(filepath.Join(programs, "routeapp"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range []struct {
@@ -45,6 +49,7 @@ func imageLayer(t *testing.T) []byte {
 		{tar.Header{Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0:root:/root:/none\nclerk:x:1234:1235:clerk:/srv:/none\n")},
 		{tar.Header{Name: "etc/resolv.conf", Typeflag: tar.TypeSymlink, Linkname: "/run/not/there", Mode: 0o777}, nil},
 		{tar.Header{Name: "testapp", Mode: 0o6755}, program},
+		{tar.Header{Name: "routeapp", Mode: 0o755}, routeapp},
 		{tar.Header{Name: "dev/", Typeflag: tar.TypeDir, Mode: 0o755}, nil},
 		{tar.Header{Name: "dev/sda", Typeflag: tar.TypeBlock, Devmajor: 8, Mode: 0o666}, nil},
 	} {
@@ -145,8 +150,8 @@ func (c *cell) answer(host string) (string, error) {
 // app exists.
 func TestImageAppAndTarballStack(t *testing.T) {
 	runParallel(t)
-	c := newCell(t)
-	c.start()
+	w := newRouteTest(t)
+	c := w.cell
 	layer := imageLayer(t)
 	ref := startRegistry(t) + "/shop:1"
 	c.pushImage(ref, layer, v1.Config{
@@ -190,6 +195,55 @@ func TestImageAppAndTarballStack(t *testing.T) {
 	}
 	c.dew("delete", "bare", "-f")
 	c.dew("stack", "remove", "tiny", "-f")
+	t.Run("binding files", func(t *testing.T) { w.readsBindingFiles(t, ref) })
+}
+
+// readsBindingFiles lets a buildpack app and an image app read their service bindings
+// from files, in both forms.
+func (w *routeTest) readsBindingFiles(t *testing.T, ref string) {
+	w.dew("create-user-provided-service", "store", "-p", `{"uri":"db://here","port":5432}`, "-t", "sql")
+	for name, more := range map[string]string{
+		"packed":  "",
+		"wrapped": "  docker: {image: \"" + ref + "\"}\n",
+	} {
+		w.pushBound(name, "file-based-vcap-services", more)
+		w.awaitResponse(name, "/env?name=VCAP_SERVICES_FILE_PATH", "VCAP_SERVICES_FILE_PATH=/etc/cf-service-bindings/vcap_services")
+		w.awaitResponse(name, "/env?name=VCAP_SERVICES", "VCAP_SERVICES=")
+		var all map[string][]struct {
+			Name        string
+			Credentials map[string]any
+		}
+		_, body := w.get(name, "/file?path=/etc/cf-service-bindings/vcap_services")
+		if err := json.Unmarshal([]byte(body), &all); err != nil || len(all["user-provided"]) != 1 || all["user-provided"][0].Credentials["uri"] != "db://here" {
+			t.Errorf("%s: the file of the services: %v\n%s", name, err, body)
+		}
+		w.pushBound(name, "service-binding-k8s", more)
+		w.awaitResponse(name, "/env?name=SERVICE_BINDING_ROOT", "SERVICE_BINDING_ROOT=/etc/cf-service-bindings")
+		for file, want := range map[string]string{"type": "user-provided", "uri": "db://here", "port": "5432", "tags": `["sql"]`} {
+			if _, got := w.get(name, "/file?path=/etc/cf-service-bindings/store/"+file); got != want {
+				t.Errorf("%s: the file %s of the binding has %q, want %q", name, file, got, want)
+			}
+		}
+		if status, body := w.get(name, "/file?path=/etc/cf-service-bindings/vcap_services"); status != http.StatusNotFound {
+			t.Errorf("%s: the file of the other form: %d %s", name, status, body)
+		}
+	}
+}
+
+// pushBound pushes routeapp with a service and one of the features for binding files.
+func (w *routeTest) pushBound(name, feature, more string) {
+	w.t.Helper()
+	other := map[string]string{"file-based-vcap-services": "service-binding-k8s", "service-binding-k8s": "file-based-vcap-services"}[feature]
+	if more == "" {
+		w.push(name, fmt.Sprintf("  services: [store]\n  features: {%s: true, %s: false}\n", feature, other))
+		return
+	}
+	file := filepath.Join(filepath.Dir(w.root), name+".yml")
+	text := fmt.Sprintf("applications:\n- name: %s\n  command: /routeapp web\n  memory: 128M\n  services: [store]\n  features: {%s: true, %s: false}\n%s", name, feature, other, more)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.dew("push", "-f", file)
 }
 
 // userOf returns the user of a program of an instance.

@@ -14,12 +14,15 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/route"
+	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
+	"github.com/dewrun/dew/services/dashboard"
 	"github.com/dewrun/dew/services/marketplace"
 )
 
@@ -60,10 +63,15 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		return err
 	}
 	d.aside.add("services", d.databases.Stuck)
+	dashboards := dashboard.New(d.db, auth.NewAccounts(d.db, 0))
 	d.services = marketplace.New(marketplace.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh(); d.engine.PoliciesChanged() }, Egress: d.egress(),
+		Dashboards: dashboards.Set,
 	})
+	if err := d.sweepDashboards(dashboards); err != nil {
+		return err
+	}
 	d.urls = newStoredURLs(d.services, d.egress(), d.log)
 	if err := d.services.LoadBuiltinCatalog(ctx); err != nil { // so that the first client finds the services
 		return err
@@ -245,4 +253,13 @@ func (s snapshots) DeleteSnapshot(ctx context.Context, instance, snapshot string
 
 func asSnapshot(v builtin.Snapshot) platform.Snapshot {
 	return platform.Snapshot{GUID: v.ID, CreatedAt: v.CreatedAt, Size: v.Bytes}
+}
+
+// sweepDashboards deletes the OAuth clients of brokers that do not exist any more.
+func (d *daemon) sweepDashboards(c *dashboard.Clients) error {
+	brokers, err := d.services.Brokers(services.BrokerFilter{})
+	if err != nil {
+		return err
+	}
+	return c.Sweep(brokers)
 }

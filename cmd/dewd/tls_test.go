@@ -128,13 +128,26 @@ func TestTLS(t *testing.T) {
 	w.refuses(curl(w.api), untrusted)
 }
 
-// reachedFromInside sends a request from an instance to the router over TLS.
+// reachedFromInside sends requests from an instance to its route and to the API over
+// TLS. The instance trusts the CA of dew, whether the machine does or not.
 func (w *tlsTest) reachedFromInside(t *testing.T) {
 	w.push("site", "")
-	out := w.dewOutput("ssh", "site", "-c", "exec 3<>/dev/tcp/api."+tlsDomain+"/"+w.port+" && echo connected")
-	if !strings.Contains(out, "connected") {
-		t.Errorf("an instance cannot reach the router over TLS: %s", out)
+	for _, ca := range []string{"", "--cacert $CF_SYSTEM_CERT_PATH/trusted-ca-1.crt "} {
+		for url, want := range map[string]string{
+			"https://site." + tlsDomain + ":" + w.port + "/": "web 0 HTTP/1.1",
+			w.api + "/": `"cloud_controller_v3"`,
+		} {
+			if out := w.dewOutput("ssh", "site", "-c", "curl -sS --max-time 60 "+ca+url); !strings.Contains(out, want) {
+				t.Errorf("curl %s%s in an instance: %s, want %s", ca, url, out, want)
+			}
+		}
 	}
+	out := w.dewOutput("ssh", "site", "-c", "curl -sS --max-time 60 --cacert /etc/ssl/openssl.cnf "+w.api+"/ 2>&1 || true")
+	if strings.Contains(out, "cloud_controller_v3") {
+		t.Errorf("curl without the CA accepts the certificate: %s", out)
+	}
+	site := "https://site." + tlsDomain + ":" + w.port
+	w.does(words("curl -sS --max-time 60 "+site+"/fetch?url="+site+"/"), "web 0 HTTP/1.1") // a Go program trusts it as well
 }
 
 // stockClient uses the cf CLI over TLS, with checked certificates, as a user does.

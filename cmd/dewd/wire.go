@@ -18,6 +18,7 @@ import (
 	apidaemon "github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/auth/sso"
 	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/console"
@@ -82,6 +83,7 @@ type daemon struct {
 	router     *route.Router
 	usage      *usage.Sampler
 	auth       *auth.Server
+	logins     *sso.Server
 	roles      *auth.Roles
 	notify     *notifier
 	databases  *builtin.Broker
@@ -327,10 +329,12 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 // openAuth creates the keys and the first administrator at the first start.
 func (d *daemon) openAuth() (err error) {
 	d.roles = auth.NewRoles(d.db)
+	codes := sso.NewCodes()
 	d.auth, err = auth.Open(auth.Config{
-		DB: d.db, Keys: filepath.Join(d.cfg.Root, "keys"), AdminPassword: filepath.Join(d.cfg.Root, "admin-password"),
+		DB: d.db, Codes: codes, Keys: filepath.Join(d.cfg.Root, "keys"), AdminPassword: filepath.Join(d.cfg.Root, "admin-password"),
 		Domain: d.cfg.Domain, PublicURL: d.cfg.PublicURL, Logger: d.log, Record: accountEvents{d.events, d.log}.record,
 	})
+	d.logins = sso.New(d.auth, codes, d.log)
 	return err
 }
 
@@ -359,7 +363,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	apiHosts, logins := d.cfg.apiHosts()
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
-		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Logins: d.logins, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		FixedURL: d.fixedURL, Names: []string{apiName, d.engine.Gateway().String()}, APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), MailQueue: d.notify.queue(), PreviewMail: d.notify.server.Preview, CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func (s *sources) Pull(ctx context.Context, from ImageSource, say func(string)) 
 		return Image{}, err
 	}
 	host := ref.Context().RegistryStr()
-	if slices.Contains(s.o.Insecure, host) {
+	if slices.Contains(s.o.Insecure, host) || isLoopback((&url.URL{Host: host}).Hostname()) { // TLS is tried first
 		if ref, err = name.ParseReference(from.Ref, name.Insecure); err != nil {
 			return Image{}, err
 		}

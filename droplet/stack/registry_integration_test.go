@@ -107,20 +107,6 @@ func (r *registry) push(repository string, image v1.Image, auth authn.Authentica
 	return ref.String()
 }
 
-// pulled fetches an image with all its layers.
-func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, NewTree, error) {
-	t.Helper()
-	i, err := s.Pull(t.Context(), from, func(string) {})
-	if err != nil {
-		return i, NewTree{}, err
-	}
-	m, err := s.storeImage(t.Context(), i, func(string) {})
-	if err == nil {
-		m.Done()
-	}
-	return i, m, err
-}
-
 // Images are pulled by tag and by digest, with and without a password. Every error is a
 // sentence without secrets.
 func TestRegistry(t *testing.T) {

@@ -239,8 +239,13 @@ func (c *container) guardFor() ocispec.Guard {
 // container gets a new one that has only a loopback interface.
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
+	trusted, err := c.e.certificates()
+	if err != nil {
+		return err
+	}
 	oci := c.e.base.Container(s, ocispec.Paths{
 		Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor(), Users: c.users.Range, UserNS: c.users.path,
+		Certs: trusted,
 	})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {

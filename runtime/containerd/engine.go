@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/runtime"
@@ -84,6 +85,7 @@ type Engine struct {
 	signals   *signaltrace.Trace // nil if the kernel does not provide them
 	boot      string
 	named     atomic.Bool // there is a name server at the bridge's address
+	trusted   atomic.Pointer[certs.Instances]
 
 	known    knownContainers
 	removals pendingRemovals

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -133,7 +134,8 @@ func platformVariables(d Desired, me identity, mem int) (map[string]string, erro
 		"CF_INSTANCE_INDEX": index, "INSTANCE_INDEX": index,
 		"CF_INSTANCE_IP": addr, "CF_INSTANCE_INTERNAL_IP": addr,
 		"CF_INSTANCE_PORT": port, "CF_INSTANCE_PORTS": string(instancePorts),
-		"CF_INSTANCE_ADDR": net.JoinHostPort(addr, port),
+		"CF_INSTANCE_ADDR":     net.JoinHostPort(addr, port),
+		certs.InstanceVariable: certs.InstanceDir,
 	}), nil
 }
 

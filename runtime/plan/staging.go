@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
@@ -64,6 +65,7 @@ func (p *Planner) stagingEnvironment(s droplet.Staging, id runtime.InstanceID, a
 		"MEMORY_LIMIT":     strconv.Itoa(s.MemoryMB) + "m",
 		"CF_INSTANCE_IP":   addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
 		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "", "CF_INSTANCE_GUID": string(id),
+		certs.InstanceVariable: certs.InstanceDir,
 	}))
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {

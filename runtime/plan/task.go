@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
 )
@@ -95,6 +96,7 @@ func (d Desired) taskEnvironment(t app.Task, id runtime.InstanceID, addr netip.A
 		"MEMORY_LIMIT":     strconv.Itoa(t.MemoryMB) + "m",
 		"CF_INSTANCE_GUID": string(id), "CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
 		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "",
+		certs.InstanceVariable: certs.InstanceDir,
 	})
 	env := d.ownVariables()
 	if d.Droplet.Run != nil {

@@ -99,6 +99,7 @@ func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.De
 	if errors.As(err, new(*runtime.PlacementError)) {
 		text = err.Error()
 		s.move(runtime.Down, text)
+		s.publish(func(st *runtime.Status) { st.Version = d.Process.Version }) // it is the desired one that is down
 	}
 	s.publish(func(st *runtime.Status) { st.Details = text })
 	s.sup.count(func(st *runtime.Stats) { st.Unavailable++ })

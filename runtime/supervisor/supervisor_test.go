@@ -145,6 +145,33 @@ func TestRestartDuringStart(t *testing.T) {
 	})
 }
 
+// An instance that is larger than the machine is down, even after a restart of one that
+// fitted. It starts when it fits.
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.memory = 512 << 20
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		w.change(p, func(p *app.Process) { p.MemoryMB = 1024 })
+		w.must(w.registry.Restart(p))
+		w.pass(time.Minute)
+		st := w.wantState(p, runtime.Down)
+		want, err := w.registry.Process(p)
+		w.must(err)
+		if st.Version != want.Version || !strings.HasPrefix(st.Details, "insufficient resources: memory (the instance can use up to 1024M, but this machine has 512M)") {
+			t.Errorf("status = %+v, want version %s", st, want.Version)
+		}
+		w.change(p, func(p *app.Process) { p.MemoryMB = 64 })
+		w.must(w.registry.Restart(p))
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		w.wantRecords(p, 0)
+	})
+}
+
 // A restart that is requested during another one is combined with it.
 func TestRestartDuringRestart(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,7 @@ import (
 // world is a machine with one app, a fake engine and a daemon that can be stopped and
 // started again. It uses virtual time.
 type world struct {
+	memory   int64 // of the machine; 0 means no placement check
 	t        *testing.T
 	db       *store.DB
 	registry *registry.Registry
@@ -107,6 +108,7 @@ func (w *world) daemon() {
 
 func (w *world) config() supervisor.Config {
 	return supervisor.Config{
+		Memory: w.memory,
 		Engine: w.fake, Registry: w.registry, Droplets: w.droplets,
 		Stacks: func(name string) (stack.Stack, error) {
 			if name != "" && name != "host" {

@@ -137,7 +137,7 @@ func (tx catalogRecords) syncPlan(sb services.ServiceBroker, o services.Offering
 	if in.PlanUpdateable != nil {
 		p.PlanUpdateable = *in.PlanUpdateable
 	}
-	p.Costs, p.Catalog, p.Maintenance, p.Schemas = costs(in.Metadata), in.Metadata, in.Maintenance, in.Schemas
+	p.Costs, p.Catalog, p.Maintenance, p.Schemas = services.CostsOf(in.Metadata), in.Metadata, in.Maintenance, in.Schemas
 	p.MaxPolling, p.Active = in.MaxPolling, true
 	p.UpdatedAt, err = tx.recordSync(sb, planTarget(p), changed(found, p, p.UpdatedAt))
 	return p, errors.Join(err, put(tx.plans, "service plan", p.GUID, p))
@@ -207,25 +207,6 @@ func offeringTarget(o services.Offering) app.Target {
 
 func planTarget(p services.Plan) app.Target {
 	return app.Target{GUID: p.GUID, Type: "service_plan", Name: p.Name}
-}
-
-// costs returns the prices in a plan's metadata.
-func costs(metadata json.RawMessage) (cs []services.Cost) {
-	var known struct {
-		Costs []struct {
-			Amount map[string]float64 `json:"amount"`
-			Unit   string             `json:"unit"`
-		} `json:"costs"`
-	}
-	if json.Unmarshal(metadata, &known) != nil {
-		return nil // no prices, or a wrong format
-	}
-	for _, c := range known.Costs {
-		for _, currency := range slices.Sorted(maps.Keys(c.Amount)) {
-			cs = append(cs, services.Cost{Amount: c.Amount[currency], Currency: strings.ToUpper(currency), Unit: c.Unit})
-		}
-	}
-	return cs
 }
 
 // LoadBuiltinCatalog loads the catalog of the built-in broker into the marketplace.

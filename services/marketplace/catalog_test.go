@@ -298,5 +298,5 @@ func TestEvents(t *testing.T) {
 func FuzzCosts(f *testing.F) {
 	f.Add(`{"costs": 7}`)
 	f.Add(`{"costs": [{"amount": {"usd": 1}}]}`)
-	f.Fuzz(func(_ *testing.T, metadata string) { costs(json.RawMessage(metadata)) })
+	f.Fuzz(func(_ *testing.T, metadata string) { services.CostsOf(json.RawMessage(metadata)) })
 }

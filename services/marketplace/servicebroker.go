@@ -148,6 +148,9 @@ func (m *catalog) DeleteBroker(guid string, by app.Actor) (o services.Operation,
 		o, err = tx.deleteBroker(sb, by)
 		return err
 	})
+	if err == nil {
+		err = m.cfg.Dashboards(guid, nil)
+	}
 	return o, err
 }
 

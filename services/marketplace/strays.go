@@ -25,13 +25,19 @@ func (w *worker) sweepStrays() error {
 	if err != nil || found.none() {
 		return err
 	}
-	return w.update(func(tx records) error {
+	err = w.update(func(tx records) error {
 		found, err := tx.strays()
 		if err != nil {
 			return err
 		}
 		return tx.sweep(found, app.Actor{GUID: "system", Type: "system", Name: "system"})
 	})
+	for _, sb := range found.brokers {
+		if _, gone := w.broker(sb.GUID); errors.Is(gone, services.ErrNotFound) {
+			err = errors.Join(err, w.cfg.Dashboards(sb.GUID, nil))
+		}
+	}
+	return err
 }
 
 func (s strays) none() bool {

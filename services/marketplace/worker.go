@@ -300,6 +300,9 @@ func (w *worker) readCatalog(ctx context.Context, op operation) error {
 	if failure == nil {
 		failure = services.CheckCatalog(catalog)
 	}
+	if failure == nil {
+		failure = w.cfg.Dashboards(sb.GUID, catalog)
+	}
 	return w.settle(op.GUID, func(tx records, op operation) error {
 		if failure != nil {
 			return tx.syncFailed(op, failure)

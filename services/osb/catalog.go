@@ -24,6 +24,26 @@ type wireOffering struct {
 	AllowContextUpdates  bool            `json:"allow_context_updates"`
 	Metadata             json.RawMessage `json:"metadata"`
 	Plans                []wirePlan      `json:"plans"`
+	Dashboard            json.RawMessage `json:"dashboard_client"`
+}
+
+// wireDashboard is the OAuth client of a dashboard.
+type wireDashboard struct {
+	ID          string `json:"id"`
+	Secret      string `json:"secret"`
+	RedirectURI string `json:"redirect_uri"`
+}
+
+// dashboard returns the OAuth client of an offering's dashboard, or nil.
+func (w wireOffering) dashboard() (*services.DashboardClient, error) {
+	if len(w.Dashboard) == 0 || string(w.Dashboard) == "null" {
+		return nil, nil
+	}
+	var d wireDashboard
+	if !isObject(w.Dashboard) || json.Unmarshal(w.Dashboard, &d) != nil {
+		return nil, services.CatalogInvalid("Service " + w.Name + ": Service dashboard client attributes must be a hash of strings")
+	}
+	return &services.DashboardClient{ID: d.ID, Secret: d.Secret, RedirectURI: d.RedirectURI}, nil
 }
 
 type wirePlan struct {
@@ -80,6 +100,10 @@ func parseCatalog(r response) ([]services.CatalogOffering, error) {
 			ID: w.ID, Name: w.Name, Description: w.Description, Tags: w.Tags, Requires: w.Requires,
 			Bindable: *w.Bindable, PlanUpdateable: w.PlanUpdateable, InstancesRetrievable: w.InstancesRetrievable,
 			BindingsRetrievable: w.BindingsRetrievable, AllowContextUpdates: w.AllowContextUpdates, Metadata: w.Metadata,
+		}
+		var err error
+		if o.Dashboard, err = w.dashboard(); err != nil {
+			return nil, err
 		}
 		for _, p := range w.Plans {
 			if !isObject(p.Metadata) {

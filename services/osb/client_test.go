@@ -107,6 +107,22 @@ func query(q map[string][]string) string {
 	return strings.Join(parts, " ")
 }
 
+// A schema of parameters that is null is no schema: everything is allowed.
+func TestNullSchemas(t *testing.T) {
+	t.Parallel()
+	h, b := over(t, false)
+	b.SetCatalog(`{"services":[{"id":"o","name":"db","description":"d","bindable":true,"plans":[{"id":"p","name":"small","description":"d","schemas":{
+		"service_instance":{"create":{"parameters":null},"update":{"parameters":{"type":"object"}}},"service_binding":{"create":null}}}]}]}`)
+	catalog := must(h.Catalog(t.Context()))
+	got := catalog[0].Plans[0].Schemas
+	if d := cmp.Diff(services.Schemas{InstanceUpdate: []byte(`{"type":"object"}`)}, got); d != "" {
+		t.Error(d)
+	}
+	if err := services.CheckCatalog(catalog); err != nil {
+		t.Errorf("the catalog is refused: %v", err)
+	}
+}
+
 // A request that certainly did not reach the broker needs no orphan mitigation.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()

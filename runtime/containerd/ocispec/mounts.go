@@ -5,6 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/dewrun/dew/certs"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/services/bindingfiles"
 )
@@ -12,7 +13,7 @@ import (
 // isOwnMount reports whether a mount belongs to dew itself, not to a stack.
 func isOwnMount(path string) bool {
 	switch path {
-	case "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", bindingfiles.Dir:
+	case "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", bindingfiles.Dir, certs.InstanceDir, certs.BundlePath:
 		return true
 	}
 	return strings.HasPrefix(path, dewFolder)

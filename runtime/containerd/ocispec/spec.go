@@ -8,6 +8,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/certs"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/userns"
 	"github.com/dewrun/dew/services/bindingfiles"
@@ -72,6 +74,14 @@ type Paths struct {
 	Users   userns.Range
 	UserNS  string // its user namespace, if it has users of its own
 	Guard   Guard
+	Certs   Certificates
+}
+
+// Certificates has the files on the host from which instances trust the router. Without
+// a path there are none.
+type Certificates struct {
+	Dir    string // folder with the CA
+	Bundle string // the machine's bundle with the CA, for the stack that has the machine's files
 }
 
 // Container returns the OCI spec of an instance.
@@ -197,6 +207,12 @@ func (b Base) instanceMounts(s runtime.Spec, p Paths) []specs.Mount {
 	}
 	if s.Files != nil {
 		bind(BindingFiles(p.Dir), bindingfiles.Dir)
+	}
+	if p.Certs.Dir != "" {
+		bind(p.Certs.Dir, certs.InstanceDir)
+	}
+	if p.Certs.Bundle != "" && s.Stack.Name == stack.HostName {
+		bind(p.Certs.Bundle, certs.BundlePath)
 	}
 	return append(ms, p.Guard.mounts(s.Processes)...)
 }

@@ -45,6 +45,7 @@ func run(args []string) error {
 	mux.HandleFunc("/env", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s=%s", r.FormValue("name"), os.Getenv(r.FormValue("name")))
 	})
+	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, r.FormValue("path")) })
 	mux.HandleFunc("/ready", ready)
 	mux.HandleFunc("/ws", webSocket)
 	mux.HandleFunc("/guard", guard)

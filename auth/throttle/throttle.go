@@ -1,17 +1,20 @@
-package auth
+// Package throttle slows down the guessing of passwords.
+package throttle
 
 import (
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
 
+// A name is locked after LockAfter failures within LockWindow.
 const (
-	lockAfter   = 5 // failures within lockWindow
-	lockWindow  = 5 * time.Minute
+	LockAfter   = 5 // failures within LockWindow
+	LockWindow  = 5 * time.Minute
 	firstDelay  = 100 * time.Millisecond
 	maxDelay    = 2 * time.Second
 	maxQueue    = 10 * time.Second
@@ -19,17 +22,19 @@ const (
 	maxChecking = 4     // concurrent password checks: each uses a CPU core for a while
 )
 
-// Errors of a login that is refused before the password is checked.
+// Errors of a login. The last one is that of a wrong password; the others refuse an
+// attempt before the password is checked.
 var (
-	errLocked  = errors.New("too many failed login attempts")
-	errTooMany = errors.New("too many login attempts at the same time")
+	ErrLocked  = errors.New("too many failed login attempts")
+	ErrTooMany = errors.New("too many login attempts at the same time")
+	ErrWrong   = errors.New("name or password is wrong")
 )
 
-// throttle slows down password guessing. Every failure makes the next attempt on the
-// same name from the same peer wait longer, one after the other. After lockAfter
-// failures in lockWindow all attempts are refused. Administrators are slowed down but
+// Throttle slows down password guessing. Every failure makes the next attempt on the
+// same name from the same peer wait longer, one after the other. After LockAfter
+// failures in LockWindow all attempts are refused. Administrators are slowed down but
 // never locked out, because no one else could unlock them.
-type throttle struct {
+type Throttle struct {
 	checking chan struct{} // a slot is held while a password is compared
 
 	mu      sync.Mutex
@@ -42,24 +47,25 @@ type watched struct {
 	next     time.Time   // time of the next allowed attempt
 }
 
-func newThrottle() *throttle {
-	return &throttle{checking: make(chan struct{}, maxChecking), watched: map[[sha256.Size]byte]*watched{}}
+// New returns a Throttle without failures.
+func New() *Throttle {
+	return &Throttle{checking: make(chan struct{}, maxChecking), watched: map[[sha256.Size]byte]*watched{}}
 }
 
-// attempt is one login attempt on a name from a peer.
-type attempt struct {
-	name, peer string
-	lockable   bool
+// Attempt is one login attempt on a name from a peer.
+type Attempt struct {
+	Name, Peer string
+	Lockable   bool
 }
 
 // key is short even for a long name, because many keys are stored.
-func (a attempt) key() [sha256.Size]byte {
-	return sha256.Sum256([]byte(fold(a.name) + "\x00" + a.peer))
+func (a Attempt) key() [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.ToLower(a.Name) + "\x00" + a.Peer))
 }
 
-// try runs check when it is this attempt's turn. An ErrBadPassword from check counts as
+// Try runs check when it is this attempt's turn. An ErrWrong from check counts as
 // a failure. Success clears the failures.
-func (t *throttle) try(ctx context.Context, a attempt, check func() error) error {
+func (t *Throttle) Try(ctx context.Context, a Attempt, check func() error) error {
 	for {
 		wait, err := t.reserve(a)
 		if err != nil {
@@ -83,7 +89,7 @@ func (t *throttle) try(ctx context.Context, a attempt, check func() error) error
 	}
 	defer func() { <-t.checking }()
 	if t.locked(a) {
-		return errLocked
+		return ErrLocked
 	}
 	err := check()
 	t.recordResult(a, err)
@@ -105,7 +111,7 @@ func pause(ctx context.Context, wait time.Duration) error {
 }
 
 // reserve returns how long to wait, and makes the next attempt wait longer.
-func (t *throttle) reserve(a attempt) (time.Duration, error) {
+func (t *Throttle) reserve(a Attempt) (time.Duration, error) {
 	at := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,12 +120,12 @@ func (t *throttle) reserve(a attempt) (time.Duration, error) {
 		return 0, nil
 	}
 	w.dropOld(at)
-	if a.lockable && len(w.failures) >= lockAfter {
-		return 0, errLocked
+	if a.Lockable && len(w.failures) >= LockAfter {
+		return 0, ErrLocked
 	}
 	wait := max(w.next.Sub(at), 0)
 	if wait > maxQueue {
-		return 0, fmt.Errorf("%w: try again in %s", errTooMany, wait.Round(time.Second))
+		return 0, fmt.Errorf("%w: try again in %s", ErrTooMany, wait.Round(time.Second))
 	}
 	if wait > 0 {
 		w.next = at.Add(wait + delay(len(w.failures)))
@@ -128,21 +134,21 @@ func (t *throttle) reserve(a attempt) (time.Duration, error) {
 }
 
 // waiting reports whether an attempt that came now would have to wait.
-func (t *throttle) waiting(a attempt) bool {
+func (t *Throttle) waiting(a Attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.watched[a.key()]
 	return w != nil && w.next.After(time.Now())
 }
 
-func (t *throttle) locked(a attempt) bool {
+func (t *Throttle) locked(a Attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.watched[a.key()]
-	return a.lockable && w != nil && len(w.failures) >= lockAfter
+	return a.Lockable && w != nil && len(w.failures) >= LockAfter
 }
 
-func (t *throttle) recordResult(a attempt, err error) {
+func (t *Throttle) recordResult(a Attempt, err error) {
 	at := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +156,7 @@ func (t *throttle) recordResult(a attempt, err error) {
 		delete(t.watched, a.key())
 		return
 	}
-	if !errors.Is(err, ErrBadPassword) {
+	if !errors.Is(err, ErrWrong) {
 		return
 	}
 	w := t.watched[a.key()]
@@ -161,8 +167,8 @@ func (t *throttle) recordResult(a attempt, err error) {
 	}
 	w.dropOld(at)
 	w.failures = append(w.failures, at)
-	if len(w.failures) > lockAfter {
-		w.failures = w.failures[len(w.failures)-lockAfter:]
+	if len(w.failures) > LockAfter {
+		w.failures = w.failures[len(w.failures)-LockAfter:]
 	}
 	if next := at.Add(delay(len(w.failures))); next.After(w.next) {
 		w.next = next
@@ -170,7 +176,7 @@ func (t *throttle) recordResult(a attempt, err error) {
 }
 
 // evict limits the number of pairs, because an attacker can invent any number of names.
-func (t *throttle) evict(at time.Time) {
+func (t *Throttle) evict(at time.Time) {
 	if len(t.watched) < maxWatched {
 		return
 	}
@@ -189,7 +195,7 @@ func (t *throttle) evict(at time.Time) {
 
 // dropOld drops failures that are too old to count.
 func (w *watched) dropOld(at time.Time) {
-	for len(w.failures) > 0 && at.Sub(w.failures[0]) >= lockWindow {
+	for len(w.failures) > 0 && at.Sub(w.failures[0]) >= LockWindow {
 		w.failures = w.failures[1:]
 	}
 }
