@@ -314,13 +314,13 @@ func HasScope(p auth.Principal, method string) bool {
 	return p.Admin() || p.Has(auth.ScopeWrite)
 }
 
-// LogScopes are the scopes of clients that read the logs of all apps.
-var LogScopes = []string{"doppler.firehose", "logs.admin"}
+// ScopesOfLogs are the scopes of clients that read the logs of all apps.
+var ScopesOfLogs = []string{"doppler.firehose", "logs.admin"}
 
 // SeesAllLogs reports whether the principal can read the logs of all apps without naming
 // them.
 func SeesAllLogs(p auth.Principal) bool {
-	return p.Admin() || slices.ContainsFunc(LogScopes, p.Has)
+	return p.Admin() || slices.ContainsFunc(ScopesOfLogs, p.Has)
 }
 
 // Resource is the kind of resource that {guid} in a path names, and how to find its

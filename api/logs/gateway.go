@@ -18,7 +18,7 @@ import (
 // gatewayEndpoints returns the endpoints of this file.
 func (h *Handlers) gatewayEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{{
-		Pattern: "GET /v2/read", Needs: access.Authenticated, Scopes: access.LogScopes,
+		Pattern: "GET /v2/read", Needs: access.Authenticated, Scopes: access.ScopesOfLogs,
 		Raw: http.HandlerFunc(h.readGateway), Shape: rest.ReturnsBytes("text/event-stream").Query(gatewayParameters...).IgnoresOthers().
 			Or(rest.Returns[v3.GatewayError](http.StatusBadRequest)).Or(rest.Returns[v3.GatewayError](http.StatusNotFound)),
 	}}
@@ -64,7 +64,7 @@ func readGatewayQuery(v url.Values) (gatewayQuery, *gatewayError) {
 	}
 	q := gatewayQuery{
 		sources: slices.Compact(slices.Sorted(slices.Values(v["source_id"]))),
-		log:     v.Has("log"), gauge: v.Has("gauge") || v.Has("gauge.name"), tmr: v.Has("timer"),
+		log:     v.Has("log"), gauge: v.Has("gauge") || len(v["gauge.name"]) > 0, tmr: v.Has("timer"),
 		shard: v.Get("shard_id"), name: v.Get("deterministic_name"),
 	}
 	for _, names := range v["gauge.name"] {

@@ -28,8 +28,8 @@ func (h *Handlers) queryEndpoints() []rest.Endpoint {
 		return rest.Returns[v3.PromQLResponse](http.StatusOK).Query(params...).IgnoresOthers().Or(rest.Returns[v3.PromQLError](http.StatusBadRequest))
 	}
 	return []rest.Endpoint{
-		{Pattern: "GET /api/v1/query", Needs: access.Authenticated, Scopes: access.LogScopes, Handler: h.queryInstant, Shape: shape("query", "time")},
-		{Pattern: "GET /api/v1/query_range", Needs: access.Authenticated, Scopes: access.LogScopes, Handler: h.queryRange, Shape: shape("query", "start", "end", "step")},
+		{Pattern: "GET /api/v1/query", Needs: access.Authenticated, Scopes: access.ScopesOfLogs, Handler: h.queryInstant, Shape: shape("query", "time")},
+		{Pattern: "GET /api/v1/query_range", Needs: access.Authenticated, Scopes: access.ScopesOfLogs, Handler: h.queryRange, Shape: shape("query", "start", "end", "step")},
 	}
 }
 

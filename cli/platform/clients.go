@@ -104,7 +104,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 
 // usedScopes are the scopes that dew checks.
 var usedScopes = []string{
-	"cloud_controller.admin", "cloud_controller.admin_read_only", "cloud_controller.global_auditor", "cloud_controller.read", "cloud_controller.write",
+	"cloud_controller.admin", "cloud_controller.admin_read_only", "cloud_controller.global_auditor", "cloud_controller.read", "cloud_controller.write", "cloud_controller_service_permissions.read", "doppler.firehose", "logs.admin",
 	"clients.admin", "clients.read", "clients.secret", "clients.write", "scim.read", "scim.write", "tokens.revoke", "uaa.admin", "uaa.none", "uaa.resource", "uaa.user", "password.write",
 	"critical_notifications.write", "emails.write", "notification_preferences.admin", "notification_preferences.read", "notification_preferences.write",
 	"notification_templates.read", "notification_templates.write", "notifications.admin", "notifications.manage", "notifications.write",

@@ -86,8 +86,9 @@ func scopeExpressions(n ast.Node) []ast.Expr {
 			if list, ok := v.(*ast.CompositeLit); ok {
 				for _, e := range list.Elts {
 					if kv, ok := e.(*ast.KeyValueExpr); ok {
-						out = append(out, kv.Value)
+						e = kv.Value
 					}
+					out = append(out, e)
 				}
 			}
 		}
