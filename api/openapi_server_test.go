@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"maps"
@@ -73,14 +74,27 @@ func (u *badInputServer) written() bool {
 	return !bytes.HasPrefix(u.before, head)
 }
 
+// endingRecorder records a response and ends a stream at its first part.
+type endingRecorder struct {
+	*httptest.ResponseRecorder
+	cancel context.CancelFunc
+}
+
+func (r endingRecorder) Flush() {
+	r.ResponseRecorder.Flush()
+	r.cancel()
+}
+
 // try sends a request that can be invalid in any way. The response must not be a server
 // error, and a refused request must change nothing.
 func (u *badInputServer) try(what, method, path string, body []byte) int {
 	u.t.Helper()
 	r := httptest.NewRequest(method, "/", bytes.NewReader(body))
 	r.URL = must(url.Parse(path))(u.t)
-	got := httptest.NewRecorder()
-	u.local.ServeHTTP(got, r)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	got := endingRecorder{httptest.NewRecorder(), cancel}
+	u.local.ServeHTTP(got, r.WithContext(ctx))
 	if got.Code >= http.StatusInternalServerError {
 		u.t.Errorf("%s: %s %.300s %.300q = %d %s", what, method, path, body, got.Code, got.Body)
 	}

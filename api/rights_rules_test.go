@@ -397,6 +397,9 @@ var rules = []rule{
 		POST /dew/v1/mails/retry
 		POST /dew/v1/mail-templates/preview`},
 
+	// Its URL is a secret, and this one is wrong.
+	{at: secretDoor},
+
 	// These do not exist for requests with a token.
 	{at: `
 		/
@@ -467,9 +470,12 @@ var variants = []variant{
 
 // These endpoints need no token. The marketplace then lists only public plans.
 var (
-	openDoors  = []string{"GET /{$}", "GET /healthz", "GET /openapi.json", "GET /api/v1/info"}
+	openDoors  = []string{"GET /{$}", "GET /healthz", "GET /openapi.json", "GET /api/v1/info", secretDoor}
 	openMarket = []string{"GET /v3/service_offerings", "GET /v3/service_offerings/{guid}", "GET /v3/service_plans", "GET /v3/service_plans/{guid}"}
 )
+
+// secretDoor needs no token, and answers only to those who know its secret.
+const secretDoor = "GET /dew/v1/downloads/{secret}"
 
 // unlisted lists users who can see a resource that its list does not contain. The
 // marketplace lists available plans, but they also see plans of existing service
