@@ -90,7 +90,7 @@ func (s *oauthHandlers) revokeUser(r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if !p.IsUser || p.ID != id {
+	if !p.IsUser || p.ID != id || !p.Has("uaa.user") {
 		err = requireScope(p, "uaa.admin", "tokens.revoke")
 	}
 	var u User

@@ -253,6 +253,9 @@ func TestRevokeAll(t *testing.T) {
 	w.do("DELETE", "/uaa/oauth/token/revoke/client/sender", nil, as(admin)).want(t, "client", 200, "")
 	w.do("DELETE", "/uaa/oauth/token/revoke/client/none", nil, as(admin)).want(t, "unknown client", 404, "not_found")
 	w.do("DELETE", "/uaa/oauth/token/revoke/user/none", nil, as(admin)).want(t, "unknown user", 404, "scim_resource_not_found")
+	narrow := w.form(cf, "grant_type", "password", "username", "bob", "password", "secret", "scope", "openid").text("access_token")
+	w.do("DELETE", "/uaa/oauth/token/revoke/user/"+u.GUID, nil, as(narrow)).want(t, "own without uaa.user", 403, "insufficient_scope")
+	w.do("GET", "/uaa/Users/"+u.GUID, nil, as(narrow)).want(t, "own record without uaa.user", 403, "insufficient_scope")
 	w.do("DELETE", "/uaa/oauth/token/revoke/user/"+u.GUID, nil, as(access)).want(t, "own", 200, "")
 	for _, token := range []string{access, client} {
 		if _, err := w.s.Verify(token); !errors.Is(err, ErrRevoked) {

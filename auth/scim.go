@@ -201,7 +201,7 @@ func (s *userHandlers) getUser(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	id := r.PathValue("id")
-	if !p.IsUser || p.ID != id {
+	if !p.IsUser || p.ID != id || !p.Has("uaa.user") {
 		if err := requireScope(p, "scim.read", "uaa.admin"); err != nil {
 			return reply{}, err
 		}

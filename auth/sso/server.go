@@ -124,6 +124,8 @@ func (q *request) check(query url.Values) (kind, text string) {
 		return "unsupported_response_type", "The response_type must be code"
 	case q.challenge == "" && query.Get("code_challenge_method") != "", q.challenge != "" && (query.Get("code_challenge_method") != challengeS || !verifierForm.MatchString(q.challenge)):
 		return "invalid_request", "The code_challenge must have the method S256"
+	case q.challenge == "" && q.client.Hash == nil:
+		return "invalid_request", "A client without a secret needs a code_challenge"
 	}
 	wanted := strings.Fields(query.Get("scope"))
 	for _, scope := range shared {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/services"
@@ -16,10 +18,12 @@ import (
 // ask for the permissions of the user.
 var scopes = []string{"openid", "cloud_controller_service_permissions.read"}
 
-// claim says that a client belongs to a broker.
+// claim says that a client belongs to a broker. A client with the same id that was
+// created at another time does not.
 type claim struct {
-	Client string
-	Broker string // guid
+	Client    string
+	Broker    string // guid
+	CreatedAt time.Time
 }
 
 // Clients are the clients of all dashboards.
@@ -27,6 +31,7 @@ type Clients struct {
 	claims   *store.Bucket[claim]
 	accounts *auth.Accounts
 	db       *store.DB
+	mu       sync.Mutex // held by Set, so that brokers cannot take clients from each other
 }
 
 // New returns the clients that are stored in a database.
@@ -35,8 +40,10 @@ func New(db *store.DB, accounts *auth.Accounts) *Clients {
 }
 
 // Set makes the clients of a broker those of its catalog. It refuses a catalog with a
-// client that exists and is not the broker's. Then nothing changes.
+// client that exists and is not the broker's.
 func (c *Clients) Set(broker string, catalog []services.CatalogOffering) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	own, err := c.of(broker)
 	if err != nil {
 		return err
@@ -78,36 +85,54 @@ func (c *Clients) Set(broker string, catalog []services.CatalogOffering) error {
 	return nil
 }
 
-// of returns the ids of the clients of a broker.
+// of returns the ids of the existing clients of a broker.
 func (c *Clients) of(broker string) (ids []string, err error) {
 	all, err := c.claims.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the clients of dashboards: %w", err)
 	}
 	for _, one := range all {
-		if one.Broker == broker {
+		if one.Broker != broker {
+			continue
+		}
+		switch exists, err := one.exists(c.accounts); {
+		case err != nil:
+			return nil, err
+		case exists:
 			ids = append(ids, one.Client)
 		}
 	}
 	return ids, nil
 }
 
+// exists reports whether the client of a claim exists.
+func (one claim) exists(accounts *auth.Accounts) (bool, error) {
+	client, err := accounts.Client(one.Client)
+	if errors.Is(err, auth.ErrNotFound) {
+		return false, nil
+	}
+	return client.CreatedAt.Equal(one.CreatedAt), err
+}
+
 // put creates or changes a client. It changes the secret only if it is a new one, because
 // a new one revokes tokens.
 func (c *Clients) put(broker string, o services.CatalogOffering) error {
 	d := *o.Dashboard
-	_, err := c.accounts.CheckSecret(d.ID, d.Secret)
+	found, err := c.accounts.Client(d.ID)
+	if errors.Is(err, auth.ErrNotFound) {
+		return refused(o, c.create(broker, o))
+	}
+	if err == nil {
+		_, err = c.accounts.CheckSecret(d.ID, d.Secret)
+	}
 	if errors.Is(err, auth.ErrBadPassword) {
-		_, err = c.accounts.Client(d.ID)
-		if errors.Is(err, auth.ErrNotFound) {
-			return c.create(broker, o)
-		}
-		if err == nil {
-			err = c.accounts.SetSecret(d.ID, d.Secret)
-		}
+		err = c.accounts.SetSecret(d.ID, d.Secret)
 	}
 	if err == nil {
 		_, err = c.accounts.UpdateClient(d.ID, func(a *auth.Client) error {
+			if !a.CreatedAt.Equal(found.CreatedAt) {
+				return auth.ErrTaken
+			}
 			a.Name, a.RedirectURIs = o.Name, []string{d.RedirectURI}
 			return nil
 		})
@@ -115,18 +140,22 @@ func (c *Clients) put(broker string, o services.CatalogOffering) error {
 	return refused(o, err)
 }
 
-// create stores the claim first: a claim without a client does not matter, but a client
-// without a claim would belong to no broker.
+// create stores a client with its claim.
 func (c *Clients) create(broker string, o services.CatalogOffering) error {
 	d := *o.Dashboard
-	if err := c.claims.Put(d.ID, claim{Client: d.ID, Broker: broker}); err != nil {
-		return fmt.Errorf("cannot store the client of a dashboard: %w", err)
-	}
-	_, err := c.accounts.CreateClient(auth.NewClient{
-		ID: d.ID, Name: o.Name, Secret: d.Secret, GrantTypes: []string{auth.GrantCode}, Scopes: scopes, Authorities: []string{"uaa.none"},
-		RedirectURIs: []string{d.RedirectURI},
+	return c.db.Update(func(tx *store.Tx) error {
+		client, err := c.accounts.With(tx).CreateClient(auth.NewClient{
+			ID: d.ID, Name: o.Name, Secret: d.Secret, GrantTypes: []string{auth.GrantCode}, Scopes: scopes, Authorities: []string{"uaa.none"},
+			RedirectURIs: []string{d.RedirectURI},
+		})
+		if err != nil {
+			return err
+		}
+		if err := c.claims.With(tx).Put(d.ID, claim{Client: d.ID, Broker: broker, CreatedAt: client.CreatedAt}); err != nil {
+			return fmt.Errorf("cannot store the client of a dashboard: %w", err)
+		}
+		return nil
 	})
-	return refused(o, err)
 }
 
 // refused turns the refusal of a client into one of the catalog.
@@ -140,13 +169,22 @@ func refused(o services.CatalogOffering, err error) error {
 	return err
 }
 
-// remove deletes a client with its claim.
+// remove deletes a claim, with its client if that exists.
 func (c *Clients) remove(id string) error {
 	return c.db.Update(func(tx *store.Tx) error {
-		if err := c.accounts.With(tx).DeleteClient(id); err != nil && !errors.Is(err, auth.ErrNotFound) {
+		accounts, claims := c.accounts.With(tx), c.claims.With(tx)
+		one, err := claims.Get(id)
+		if err != nil {
+			return fmt.Errorf("cannot read the client of a dashboard: %w", err)
+		}
+		exists, err := one.exists(accounts)
+		if exists {
+			err = accounts.DeleteClient(id)
+		}
+		if err != nil {
 			return err
 		}
-		if err := c.claims.With(tx).Delete(id); err != nil {
+		if err := claims.Delete(id); err != nil {
 			return fmt.Errorf("cannot delete the client of a dashboard: %w", err)
 		}
 		return nil

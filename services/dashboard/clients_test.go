@@ -81,4 +81,25 @@ func TestSet(t *testing.T) {
 	if exists("left") || !exists("dash2") || !exists("robot") {
 		t.Error("the sweep deleted the wrong clients")
 	}
+
+	// A client that an administrator creates with the id of an earlier one is not the
+	// broker's.
+	set("b4", offering("y", "again", "s", "https://c.example/"))
+	if err := accounts.DeleteClient("again"); err != nil {
+		t.Fatal(err)
+	}
+	refused("b4", "redirect_uri", offering("y", "never", "s", "https://a b"))
+	for _, id := range []string{"again", "never"} {
+		if _, err := accounts.CreateClient(auth.NewClient{ID: id, Secret: "mine", GrantTypes: []string{auth.GrantClient}}); err != nil {
+			t.Fatal(err)
+		}
+		refused("b4", "must be unique", offering("y", id, "s", "https://c.example/"))
+		set("b4")
+		if err := c.Sweep(nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := accounts.CheckSecret(id, "mine"); err != nil {
+			t.Errorf("the client %s of an administrator: %v", id, err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,14 +205,22 @@ func TestTwoBrokers(t *testing.T) {
 	})
 }
 
-// The plans of a space-scoped broker are visible only in its space.
+// The plans of a space-scoped broker are visible only in its space. It adds no clients to
+// the authorization server.
 func TestSpaceScopedBroker(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		far := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
-		_, o, err := w.CreateBroker(services.NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: far.GUID})
+		sb, o, err := w.CreateBroker(services.NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: far.GUID})
 		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
+		}
+		if slices.Contains(w.dashboards, sb.GUID) {
+			t.Error("dashboard clients of a space-scoped broker")
+		}
+		all, o, err := w.CreateBroker(services.NewBroker{Name: "for all", URL: "http://all.example", Username: "user", Password: "pass"})
+		if err != nil || w.waitFor(o).State != services.Succeeded || !slices.Contains(w.dashboards, all.GUID) {
+			t.Error("no dashboard clients of a broker for all spaces", o, err)
 		}
 		p := must(w.Plans(services.PlanFilter{BrokerNames: []string{"ours"}, Names: []string{"small"}}))[0]
 		if p.Visibility.Type != services.SpaceOnly || p.Visibility.Space != far.GUID {

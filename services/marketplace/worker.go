@@ -300,7 +300,7 @@ func (w *worker) readCatalog(ctx context.Context, op operation) error {
 	if failure == nil {
 		failure = services.CheckCatalog(catalog)
 	}
-	if failure == nil {
+	if failure == nil && sb.Space == "" { // only administrators can add clients
 		failure = w.cfg.Dashboards(sb.GUID, catalog)
 	}
 	return w.settle(op.GUID, func(tx records, op operation) error {

@@ -50,6 +50,8 @@ type world struct {
 	app    app.App
 	sb     services.ServiceBroker
 	stop   func()
+
+	dashboards []string // brokers whose dashboard clients were set
 }
 
 // inWorld runs fn in virtual time, with a registered broker and public plans.
@@ -102,6 +104,10 @@ func open(t *testing.T, path string, broker *servicestest.Broker, committed func
 		DB: db, Registry: registry.New(db), Events: registry.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
 		Client: func(sb services.ServiceBroker) services.Broker {
 			return &osb.Broker{URL: sb.URL, Username: sb.Username, Password: sb.Password, Client: w.client}
+		},
+		Dashboards: func(broker string, _ []services.CatalogOffering) error {
+			w.dashboards = append(w.dashboards, broker)
+			return nil
 		},
 	})
 	t.Cleanup(func() {
