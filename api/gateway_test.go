@@ -178,6 +178,7 @@ func TestGatewayShards(t *testing.T) {
 		"shard": {"&shard_id=x", "&shard_id=x"},
 		"named": {"&shard_id=y&deterministic_name=a", "&shard_id=y&deterministic_name=b"},
 		"apart": {"&shard_id=v", "&shard_id=w"},
+		"other": {"&shard_id=z", "&shard_id=z&timer"},
 	} {
 		got := make(chan string, 10*n)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -201,7 +202,7 @@ func TestGatewayShards(t *testing.T) {
 			w.print(a.GUID, fmt.Sprint(name, i))
 		}
 		wanted := n
-		if name == "apart" {
+		if name == "apart" || name == "other" {
 			wanted = 2 * n
 		}
 		seen, by := map[string]int{}, map[string]int{}
@@ -216,7 +217,7 @@ func TestGatewayShards(t *testing.T) {
 				t.Errorf("%s: line %s arrived %d times", name, text, times)
 			}
 		}
-		if streams := map[string]int{"shard": 2, "named": 1, "apart": 2}[name]; len(by) != streams {
+		if streams := map[string]int{"shard": 2, "named": 1, "apart": 2, "other": 2}[name]; len(by) != streams {
 			t.Errorf("%s: lines by stream = %v, want %d streams", name, by, streams)
 		}
 	}

@@ -397,7 +397,7 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer)
 		}
 	}
 	if err := a.Produce(w); err != nil && r.Context().Err() == nil {
-		s.log.Warn("a download stopped before its end", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
+		s.log.Warn("a download stopped before its end", "request", rest.RequestID(r.Context()), "endpoint", r.Pattern, "err", err)
 		panic(http.ErrAbortHandler) // the client must not mistake it for the complete body
 	}
 }

@@ -103,7 +103,7 @@ func (h *Handlers) readGateway(w http.ResponseWriter, r *http.Request) {
 	}
 	h.followers.join()
 	defer h.followers.leave()
-	s := &gatewayStream{h: h, q: q, who: who, events: make(chan []byte), following: map[string]bool{}}
+	s := &gatewayStream{h: h, q: q, who: who, events: make(chan []byte), failed: make(chan error, 1), following: map[string]bool{}}
 	if err := s.run(w, r); err != nil && r.Context().Err() == nil {
 		h.Platform.Log.Warn("log stream failed", "request", rest.RequestID(r.Context()), "err", err)
 	}

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +12,7 @@ import (
 )
 
 // shards are the groups of streams that share their envelopes: each envelope is sent to
-// one of the streams with the same shard id. A group belongs to one user or client, so
+// one of the streams with the same shard id and the same query. A group belongs to one user or client, so
 // that others cannot get its envelopes instead.
 type shards struct {
 	mu     sync.Mutex // guards groups
@@ -31,7 +32,7 @@ func (s *shards) join(who auth.Principal, q gatewayQuery) *shardMember {
 	if q.shard == "" {
 		return m
 	}
-	m.group = who.ID + "\x00" + q.shard
+	m.group = fmt.Sprintf("%s\x00%s\x00%q %t %t %q", who.ID, q.shard, q.sources, q.log, q.tmr, q.gauges)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.groups == nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -34,6 +35,7 @@ type gatewayStream struct {
 	who    auth.Principal
 	member *shardMember
 	events chan []byte // from the readers of logs
+	failed chan error  // the first error of a reader
 
 	following map[string]bool // apps whose logs are read
 }
@@ -87,6 +89,7 @@ func (s *gatewayStream) loop(ctx context.Context, readers *sync.WaitGroup, send 
 		case <-ctx.Done():
 			return ctx.Err()
 		case event = <-s.events:
+		case err = <-s.failed:
 		case <-gauges.C:
 			gauges.Reset(s.h.GaugeInterval)
 			event, err = s.gauges(ctx)
@@ -115,6 +118,9 @@ func (s *gatewayStream) check() error {
 	who, err := s.h.Platform.Auth.Current(s.who)
 	if err != nil {
 		return err
+	}
+	if !access.HasScope(who, http.MethodGet) && !access.SeesAllLogs(who) {
+		return access.ErrNotAuthorized
 	}
 	return s.h.mayRead(who, s.q.sources)
 }
@@ -167,6 +173,17 @@ func (s *gatewayStream) discover(ctx context.Context, readers *sync.WaitGroup, s
 
 // follow sends the lines of one app until its log is deleted or ctx is done.
 func (s *gatewayStream) follow(ctx context.Context, guid string, c *logstream.Cursor) {
+	err := s.sendLines(ctx, guid, c)
+	if ctx.Err() != nil || errors.Is(err, logstream.ErrClosed) || errors.Is(err, app.ErrNotFound) {
+		return
+	}
+	select {
+	case s.failed <- fmt.Errorf("cannot read the log of app %s: %w", guid, err):
+	default: // the stream already ends
+	}
+}
+
+func (s *gatewayStream) sendLines(ctx context.Context, guid string, c *logstream.Cursor) error {
 	var form envelopeForm
 	var made time.Time
 	for {
@@ -176,7 +193,7 @@ func (s *gatewayStream) follow(ctx context.Context, guid string, c *logstream.Cu
 			made = time.Now()
 		}
 		if err != nil {
-			return
+			return err
 		}
 		events, err := s.encode(form, es)
 		c.Release()
@@ -184,11 +201,11 @@ func (s *gatewayStream) follow(ctx context.Context, guid string, c *logstream.Cu
 			select {
 			case s.events <- event:
 			case <-ctx.Done():
-				return
+				return ctx.Err()
 			}
 		}
 		if err != nil {
-			return
+			return err
 		}
 	}
 }

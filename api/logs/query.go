@@ -93,7 +93,7 @@ func queryTime(text string) (time.Time, error) {
 		return time.UnixMilli(int64(math.Round(f * 1000))), nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || at.Year() > maxYear {
+	if err != nil || at.Year() > maxYear || at.Year() < 1970 {
 		return at, fmt.Errorf("cannot parse %q to a valid Unix or RFC3339 timestamp", text)
 	}
 	return at, nil

@@ -50,7 +50,7 @@ func (m matcher) matches(value string) bool {
 
 const (
 	maxQuery = 10_000
-	maxDepth = 20
+	maxDepth = 4
 	overTime = "_over_time"
 	// supported ends the messages about expressions that are not supported.
 	supported = "dew supports selectors, sum, avg, min, max, count with by or without, and these names with _over_time, and last_over_time"

@@ -33,6 +33,9 @@ const lookback = 5 * time.Minute
 // MaxSteps is the maximum number of values of a series in a response.
 const MaxSteps = 11_000
 
+// maxValues is the maximum number of values that one query calculates from.
+const maxValues = 2_000_000
+
 // Instant evaluates the query at one time. matrix says that the result has all samples
 // of a range instead of one value for each series.
 func (q *Query) Instant(all []Series, at time.Time) (out []Series, matrix bool) {
@@ -62,6 +65,9 @@ func (q *Query) Range(ctx context.Context, all []Series, start, end time.Time, s
 		return nil, fmt.Errorf("exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)")
 	}
 	all = q.selected(all)
+	if steps := int(end.Sub(start)/step) + 1; steps*len(all) > maxValues {
+		return nil, fmt.Errorf("the query selects %d series at %d times, more than %d values. Try a larger step or fewer series", len(all), steps, maxValues)
+	}
 	found := map[string]*Series{}
 	for at := start; !at.After(end); at = at.Add(step) {
 		if err := ctx.Err(); err != nil {

@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,9 @@ func TestRange(t *testing.T) {
 	for text, call := range map[string]func() ([]Series, error){
 		"exceeded maximum resolution": func() ([]Series, error) {
 			return q.Range(t.Context(), data, zero.Add(-time.Hour), zero, time.Millisecond)
+		},
+		"more than 2000000 values": func() ([]Series, error) {
+			return q.Range(t.Context(), slices.Repeat(data[:1], 1000), zero.Add(-time.Hour), zero, time.Second)
 		},
 		"zero or negative":   func() ([]Series, error) { return q.Range(t.Context(), data, zero, zero, 0) },
 		"must not be before": func() ([]Series, error) { return q.Range(t.Context(), data, zero, zero.Add(-1), time.Second) },
