@@ -79,6 +79,9 @@ func (i *Instances) Bundle() (string, error) {
 		all = append(all, '\n')
 	}
 	if err := replace(file, append(all, i.ca...)); err != nil {
+		if _, serr := os.Stat(file); serr == nil {
+			return file, nil // the earlier copy is better than no instance
+		}
 		return "", err
 	}
 	i.made = fi

@@ -17,7 +17,7 @@ const MaxOutput = 1 << 20
 // headings underlined, and the cells of a table row in one line. It reads the page in one
 // pass, without a tree, so that no page is expensive.
 func FromHTML(page string) string {
-	w := &writer{}
+	w := &writer{heading: -1}
 	z := html.NewTokenizer(strings.NewReader(page))
 	for w.out.Len() < MaxOutput {
 		switch z.Next() {
@@ -48,7 +48,7 @@ type writer struct {
 
 	link      string // URL of the current link
 	linkStart int    // where its text starts
-	heading   int    // where the text of the current heading starts; 0: none
+	heading   int    // where the text of the current heading starts; -1: none
 }
 
 // maxLists is the depth of lists that are indented.
@@ -188,10 +188,12 @@ func (w *writer) endLink() {
 
 // underline ends a heading.
 func (w *writer) underline() {
-	if w.heading == 0 && w.out.Len() == 0 {
+	start := w.heading
+	w.heading = -1 // it ends once, however often the page says so
+	if start < 0 {
 		return
 	}
-	text := strings.TrimSpace(w.out.String()[w.heading:])
+	text := strings.TrimSpace(w.out.String()[start:])
 	if text == "" || strings.Contains(text, "\n") {
 		return
 	}
