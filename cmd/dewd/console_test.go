@@ -90,6 +90,20 @@ func (c *consoleTest) logsIn(t *testing.T) {
 	again := c.other(t)
 	again.open(link)
 	again.awaitText("main", "already used")
+	c.logsInWithPassword(again)
+}
+
+// logsInWithPassword uses the login page for dashboards, as a browser sends its form.
+func (c *consoleTest) logsInWithPassword(b *tab) {
+	c.cell.t.Helper()
+	password, err := os.ReadFile(filepath.Join(c.root, "admin-password"))
+	if err != nil {
+		c.cell.t.Fatal(err)
+	}
+	b.open(c.status.API + "/uaa/login")
+	b.run(fmt.Sprintf(`document.getElementById("username").value = "admin"; document.getElementById("password").value = %q`, strings.TrimSpace(string(password))))
+	b.click("Log in")
+	b.awaitText("main", "You are logged in as admin")
 }
 
 func (c *consoleTest) checksFunctions(t *testing.T) {
@@ -305,6 +319,7 @@ func (c *consoleTest) changesRoutes(t *testing.T) {
 	c.click("Delete")
 	c.awaitText(".empty", "dew marketplace")
 	c.createsDatabase()
+	c.previewsTemplate()
 	c.checkProblems()
 }
 
@@ -321,6 +336,24 @@ func (c *consoleTest) createsDatabase() {
 	c.click("Delete cache")
 	c.click("Delete")
 	c.awaitText(".empty", "dew marketplace")
+}
+
+// previewsTemplate renders a template of the page, and reports a mistake in it.
+func (c *consoleTest) previewsTemplate() {
+	c.cell.t.Helper()
+	c.visit("/inbox")
+	c.awaitText(".tools a", "Preview a template")
+	c.visit("/preview")
+	c.await("a form", `document.getElementById("html")`)
+	const set = `document.getElementById("html").value = `
+	c.run(set + `"<p>For {{.Subject}}</p>"`)
+	c.click("Preview")
+	c.awaitText("pre.lines", "For Your invoice")
+	c.click("HTML")
+	c.await("the HTML is in a sandbox", `document.querySelector("iframe.mailbody[sandbox]").srcdoc.includes("For Your invoice")`)
+	c.run(set + `"{{.Nope}}"`)
+	c.click("Preview")
+	c.awaitText(".problem", "Nope")
 }
 
 // showsDaemon shows the checks of the machine, and ends the session of another browser.
@@ -353,6 +386,7 @@ func (c *consoleTest) isAccessible(t *testing.T) {
 		{"/routes", "tr .name", "shop.dew.localhost"},
 		{"/events", "td", "audit.app"},
 		{"/inbox", ".empty", "dew notify-on-crash"},
+		{"/preview", ".panel", "Values of its placeholders"},
 		{"/daemon", ".checks th", "overlayfs"},
 		{"/sessions", "tbody th", "this page"},
 	} {

@@ -21,6 +21,7 @@ const routes = [
   { pattern: "/events", name: "Events", view: view("events"), nav: "/events" },
   { pattern: "/inbox", name: "Inbox", view: view("inbox"), nav: "/inbox" },
   { pattern: "/inbox/:id", name: "Mail", view: view("inbox"), nav: "/inbox" },
+  { pattern: "/preview", name: "Preview", view: view("preview"), nav: "/inbox" },
   { pattern: "/sessions", name: "Sessions", view: view("sessions"), nav: "/sessions" },
   { pattern: "/daemon", name: "Daemon", view: view("daemon"), nav: "/daemon" },
 ];

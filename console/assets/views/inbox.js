@@ -15,6 +15,7 @@ function inbox(box) {
   return tablePage(box, {
     title: "Inbox", load, key: (m) => m.id, textOf: (m) => `${m.subject} ${m.to} ${m.from} ${m.kind || ""}`,
     none: ["There is no mail. dewd stores the mails of notifications here if it has no mail server. To get a mail when an app crashes, type:", "dew notify-on-crash APP"],
+    tools: () => h("a", { class: "button", href: href("/preview") }, "Preview a template"),
     columns: [
       { name: "Subject", cell: (m) => h("a", { class: "name", href: href(`/inbox/${encodeURIComponent(m.id)}`) }, visible(m.subject) || "(no subject)") },
       { name: "To", cell: (m) => visible(m.to) },
@@ -29,18 +30,23 @@ function mail(box, id) {
   let left = false;
   get(`/dew/v1/inbox/${encodeURIComponent(id)}`).then((m) => {
     if (left) return;
-    let html = !m.text && Boolean(m.html);
-    const draw = () => {
-      render(box,
-        h("div", { class: "head" }, h("h1", {}, visible(m.subject) || "(no subject)"), h("a", { href: href("/inbox") }, "All mails")),
-        h("section", { class: "panel", "aria-label": "Mail" },
-          h("dl", { class: "facts" }, h("dt", {}, "From"), h("dd", {}, visible(m.from)), h("dt", {}, "To"), h("dd", {}, visible(m.to)), m.reply_to && [h("dt", {}, "Reply to"), h("dd", {}, visible(m.reply_to))], h("dt", {}, "Sent"), h("dd", {}, dateTime(m.sent))),
-          m.text && m.html && h("p", { class: "line" }, h("button", { "aria-pressed": String(!html), onclick: () => { html = false; draw(); } }, "Text"), h("button", { "aria-pressed": String(html), onclick: () => { html = true; draw(); } }, "HTML")),
-          html ? frame(m.html) : h("pre", { class: "lines", tabindex: "0", data: { key: "text" } }, visible(m.text || ""))));
-    };
-    draw();
+    const panel = h("div", { data: { keep: "" } });
+    render(box, h("div", { class: "head" }, h("h1", {}, visible(m.subject) || "(no subject)"), h("a", { href: href("/inbox") }, "All mails")), panel);
+    mailPanel(panel, m);
   }, (err) => render(box, h("h1", {}, "Mail"), h("p", { class: "problem", role: "alert" }, err.message)));
   return () => { left = true; };
+}
+
+// mailPanel shows the headers and the text or the HTML of a mail.
+export function mailPanel(box, m) {
+  let html = !m.text && Boolean(m.html);
+  const fact = (name, value) => value && [h("dt", {}, name), h("dd", {}, value)];
+  const draw = () => render(box, h("section", { class: "panel", "aria-label": "Mail" },
+    h("dl", { class: "facts" }, fact("From", visible(m.from)), fact("To", visible(m.to)), fact("Reply to", m.reply_to && visible(m.reply_to)),
+      m.sent ? fact("Sent", dateTime(m.sent)) : fact("Subject", visible(m.subject))),
+    m.text && m.html && h("p", { class: "line" }, h("button", { "aria-pressed": String(!html), onclick: () => { html = false; draw(); } }, "Text"), h("button", { "aria-pressed": String(html), onclick: () => { html = true; draw(); } }, "HTML")),
+    html ? frame(m.html) : h("pre", { class: "lines", tabindex: "0", data: { key: "text" } }, visible(m.text || ""))));
+  draw();
 }
 
 // frame shows the HTML of a mail in a sandbox: no scripts, no forms, no links that open,
