@@ -226,7 +226,7 @@ var routeSteps = []step{
 	{0, "check-route dew.localhost -n none --path api", []string{"does not exist"}},
 	{0, "update-route dew.localhost -n shop -o loadbalancing=round-robin", nil},
 	{0, "route dew.localhost -n shop", []string{`option: +loadbalancing=round-robin`}},
-	{1, "update-route dew.localhost -n shop -o colour=red", []string{"options.colour"}},
+	{1, "update-route dew.localhost -n shop -o colour=red", []string{`Unknown field\(s\): 'colour'`}},
 	{0, "update-route dew.localhost -n shop -r loadbalancing", nil},
 	{0, "update-destination shop dew.localhost -n shop --app-protocol http2", nil},
 	{0, "route dew.localhost -n shop --json", []string{`"protocol": "http2"`}},

@@ -220,6 +220,9 @@ func (w *storedWorld) compare() {
 		if path == "/dew/v1/stacks" {
 			forgetHostID(want)
 		}
+		if strings.HasPrefix(path, "/v3/feature_flags?") {
+			forgetNewFlags(want, got)
+		}
 		for _, lost := range lostIn("", want, got, changing...) {
 			w.t.Errorf("GET %s: %s", path, lost)
 		}
@@ -242,6 +245,21 @@ func forgetNoDetection(v any) {
 			forgetNoDetection(x)
 		}
 	}
+}
+
+// forgetNewFlags removes the feature flags that the old dewd did not have. The list is
+// sorted by name.
+func forgetNewFlags(want, got any) {
+	names := func(v any) (out []string) {
+		for _, f := range v.(map[string]any)["resources"].([]any) {
+			out = append(out, f.(map[string]any)["name"].(string))
+		}
+		return out
+	}
+	known, list := names(want), got.(map[string]any)
+	list["resources"] = slices.DeleteFunc(list["resources"].([]any), func(f any) bool {
+		return !slices.Contains(known, f.(map[string]any)["name"].(string))
+	})
 }
 
 // forgetHostID removes the id of the host's stack from a list of stacks. It changes with
