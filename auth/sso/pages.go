@@ -18,7 +18,7 @@ var pages = template.Must(template.ParseFS(assets, "assets/page.html"))
 // page is the content of a page.
 type page struct {
 	Title, Text string
-	User        string // who is logged in
+	User        string // name of the logged-in user
 	Form        *formPage
 }
 

@@ -26,7 +26,7 @@ var (
 	ErrCritical = errors.New("the notification is critical")
 )
 
-// Subscriptions stores who has unsubscribed. notify.Server implements it.
+// Subscriptions stores which users unsubscribed. notify.Server implements it.
 type Subscriptions interface {
 	// Subscription returns the current state, ErrNotFound or ErrCritical.
 	Subscription(s Subscription) (State, error)
