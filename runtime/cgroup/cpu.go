@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup/stat"
 )
 
 // scale is the scale of CPU weights of one version of cgroups.
@@ -144,7 +145,7 @@ func (c *Hierarchies) WeighParent() error {
 	}
 	var weights []uint64
 	for _, e := range entries {
-		if w := count(filepath.Join(dir, e.Name()), s.file); e.IsDir() && w > 0 {
+		if w := stat.Count(filepath.Join(dir, e.Name()), s.file); e.IsDir() && w > 0 {
 			weights = append(weights, uint64(w))
 		}
 	}

@@ -2,15 +2,12 @@ package containerd
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // CrashState returns the memory and disk of the whole instance, and the ports on which its
@@ -26,7 +23,7 @@ func (c *container) CrashState(ctx context.Context) runtime.CrashState {
 	}
 	for _, p := range c.procs {
 		pids, _ := c.e.cg.Procs(c.spec.Instance, p.Exec) // none if the leaf is deleted
-		open := openSockets(pids)
+		open := process.OpenSockets(pids)
 		for _, s := range sockets {
 			if open[s.Inode] {
 				st.Listening = append(st.Listening, runtime.Listener{Exec: p.Exec, Port: int(s.Address.Port()), Loopback: s.Address.Addr().IsLoopback()})
@@ -34,25 +31,6 @@ func (c *container) CrashState(ctx context.Context) runtime.CrashState {
 		}
 	}
 	return st
-}
-
-// openSockets returns the inodes of the sockets that processes have open.
-func openSockets(pids []int) map[uint64]bool {
-	out := map[uint64]bool{}
-	for _, pid := range pids {
-		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		for _, f := range files {
-			target, err := os.Readlink(f)
-			number, isSocket := strings.CutPrefix(target, "socket:[")
-			if err != nil || !isSocket {
-				continue // closed in the meantime, or another kind of file
-			}
-			if inode, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64); err == nil {
-				out[inode] = true
-			}
-		}
-	}
-	return out
 }
 
 // tracedSignal returns the signal that ended a process, if the kernel reported who sent

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +46,7 @@ func (ss *Sessions) ContextOf(ctx context.Context, exec string, pid int) (Contex
 	}
 	ctx, cancel := context.WithTimeout(ctx, launchPatience)
 	defer cancel()
-	for wait := time.Millisecond; launching(pid); wait = min(2*wait, 50*time.Millisecond) {
+	for wait := time.Millisecond; process.Launching(pid, ocispec.InitPath); wait = min(2*wait, 50*time.Millisecond) {
 		if process.Sleep(ctx, wait) != nil {
 			given.Profile = true
 			return given, nil
@@ -99,29 +97,4 @@ func ReadContext(dir, exec string) (Context, error) {
 		return s, fmt.Errorf("cannot read the start settings of %s: %w", exec, err)
 	}
 	return s, nil
-}
-
-// launching reports whether a launcher has not become the command yet. It can be the
-// container runtime, which reports a process before that has become dew-init. It can
-// also be dew-init itself, or the shell that sources profile scripts for it.
-func launching(pid int) bool {
-	if exe, err := os.Readlink(process.File(pid, "exe")); err == nil && exe == ocispec.InitPath {
-		return true
-	}
-	b, err := os.ReadFile(process.File(pid, "cmdline"))
-	if err != nil {
-		return false
-	}
-	args := bytes.Split(b, []byte{0})
-	if len(args) > 1 && string(args[1]) == "init" && ofRuntime(pid) {
-		return true
-	}
-	return len(args) > 3 && string(args[3]) == "dew-init" && string(args[1]) == "-c"
-}
-
-// ofRuntime reports whether a process has the variables that runc gives its own
-// processes.
-func ofRuntime(pid int) bool {
-	env, ok := process.Environ(pid)
-	return ok && slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "_LIBCONTAINER_INITPIPE=") })
 }

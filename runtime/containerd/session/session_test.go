@@ -60,7 +60,7 @@ func TestLaunching(t *testing.T) {
 					return nil
 				})
 			}
-			if got := launching(c.Process.Pid); got != tt.want {
+			if got := process.Launching(c.Process.Pid, ocispec.InitPath); got != tt.want {
 				t.Errorf("launching = %v, want %v", got, tt.want)
 			}
 		})

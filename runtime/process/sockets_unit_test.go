@@ -1,4 +1,4 @@
-package network
+package process
 
 import (
 	"net/netip"
