@@ -30,9 +30,9 @@ const usage = "usage: dew-init [init]\n" +
 	"       dew-init init --capture DIR --freezer DIR --freeze WORD --thaw WORD --limit BYTES --reserve BYTES -- EXEC...\n" +
 	"       dew-init launch [--shell PATH] [--no-profile] -- COMMAND\n" +
 	"       dew-init launch --exec -- PROGRAM [ARGUMENT]...\n" +
-	"       dew-init session --cgroup CONTROLLER:LEAF [--shell PATH] [--profile] [--modes MODES] [-- COMMAND]\n" +
-	"       dew-init session --cgroup CONTROLLER:LEAF --exec -- PROGRAM [ARGUMENT]...\n" +
-	"       dew-init session --cgroup CONTROLLER:LEAF --socket PATH\n"
+	"       dew-init session [--cgroup CONTROLLER:LEAF] [--shell PATH] [--profile] [--modes MODES] [-- COMMAND]\n" +
+	"       dew-init session [--cgroup CONTROLLER:LEAF] --exec -- PROGRAM [ARGUMENT]...\n" +
+	"       dew-init session [--cgroup CONTROLLER:LEAF] --socket PATH\n"
 
 func main() {
 	os.Exit(run(os.Args[1:]))

@@ -9,7 +9,8 @@ import (
 
 // session is a command or a shell that a user runs in addition to the processes of an
 // instance. Unlike a launch it keeps its stdin, which can be a terminal. So the gate is
-// not a byte on stdin, but the leaf that the daemon moves it to.
+// not a byte on stdin, but the leaf that the daemon moves it to. In a Pod there are no
+// leaves, and it starts at once.
 type session struct {
 	controller string // controller of the hierarchy that is moved last, empty for the unified one
 	leaf       string
@@ -49,8 +50,6 @@ func parseSession(args []string) (session, error) {
 		s.argv = args[1:]
 	}
 	switch {
-	case s.leaf == "":
-		return s, errors.New("a session needs --cgroup CONTROLLER:LEAF")
 	case s.direct && len(s.argv) == 0:
 		return s, errors.New("the program after -- is missing")
 	case !s.direct && len(s.argv) > 1:
@@ -80,7 +79,7 @@ func (s *session) set(name, value string) error {
 // run waits for its leaf and becomes the requested program. It returns only on failure,
 // or when the connection to a socket is closed.
 func (s session) run() int {
-	if !s.awaitLeaf() {
+	if s.leaf != "" && !s.awaitLeaf() {
 		return exitGateClosed
 	}
 	applyModes(0, s.modes) // it does nothing if stdin is not a terminal

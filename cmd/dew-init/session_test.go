@@ -30,7 +30,7 @@ func TestParseSession(t *testing.T) {
 		{name: "program", args: "--cgroup :a --exec -- /.dew/sftp -x", want: session{leaf: "a", direct: true, argv: []string{"/.dew/sftp", "-x"}}},
 		{name: "socket", args: "--cgroup :a --socket /tmp/s", want: session{leaf: "a", socket: "/tmp/s"}},
 		{name: "modes", args: "--cgroup :a --modes 53=0,128=9600", want: session{leaf: "a", modes: []mode{{53, 0}, {128, 9600}}}},
-		{name: "no leaf", args: "-- ls", err: "a session needs --cgroup CONTROLLER:LEAF"},
+		{name: "no leaf", args: "-- ls", want: session{argv: []string{"ls"}}},
 		{name: "half a leaf", args: "--cgroup ssh-1", err: "--cgroup needs CONTROLLER:LEAF"},
 		{name: "no value", args: "--cgroup", err: "--cgroup needs a value"},
 		{name: "value missing", args: "--cgroup :a --shell -- ls", err: "--shell needs a value"},

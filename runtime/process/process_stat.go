@@ -153,3 +153,6 @@ func CountFiles(pid int) int {
 	}
 	return len(entries)
 }
+
+// Zombie reports whether the process has exited, and its parent has not waited for it.
+func (s Stat) Zombie() bool { return s.state == 'Z' || s.state == 'X' }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -73,6 +74,13 @@ func (f *Frames) JSON(k Kind, v any) error {
 		return err
 	}
 	return f.Write(k, b)
+}
+
+// Frame returns a frame with a value.
+func Frame(k Kind, v any) ([]byte, error) {
+	var b bytes.Buffer
+	err := NewFrames(&b).JSON(k, v)
+	return b.Bytes(), err
 }
 
 // ReadFrame reads one frame into buf, or into a new buffer if that is too small.

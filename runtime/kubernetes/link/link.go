@@ -36,6 +36,7 @@ type Hello struct {
 	Instance string `json:"instance,omitempty"` // of an agent
 	Token    string `json:"token,omitempty"`    // of an agent: it proves which Pod the agent belongs to
 	Exec     string `json:"exec,omitempty"`     // of a wrapper
+	PID      int    `json:"pid,omitempty"`      // of a wrapper
 }
 
 // Serve answers the requests of the other side until the connection is closed or ctx is
@@ -128,6 +129,7 @@ func (c *Client) Close() error { return c.cc.Close() }
 type Error struct {
 	Status int
 	Errno  syscall.Errno // the error of the kernel, if there is one
+	Exec   string        // the process that it is about, if there is one
 	Text   string
 }
 
@@ -143,6 +145,9 @@ func (e *Error) Unwrap() error {
 }
 
 const errnoHeader = "Dew-Errno"
+
+// ExecHeader names the process that an error is about.
+const ExecHeader = "Dew-Exec"
 
 // Fail answers a request with an error.
 func Fail(w http.ResponseWriter, status int, err error) {
@@ -167,7 +172,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // as much of the reason as there is
 	errno, _ := strconv.Atoi(resp.Header.Get(errnoHeader))      // none counts as 0
-	return nil, &Error{Status: resp.StatusCode, Errno: syscall.Errno(errno), Text: string(bytes.TrimSpace(text))}
+	return nil, &Error{Status: resp.StatusCode, Errno: syscall.Errno(errno), Exec: resp.Header.Get(ExecHeader), Text: string(bytes.TrimSpace(text))}
 }
 
 // Call sends in as JSON and reads the answer into out. Both can be nil.
@@ -214,12 +219,23 @@ type Stream struct {
 	cancel context.CancelFunc
 }
 
-// Stream opens a stream. ctx limits only the opening.
-func (c *Client) Stream(ctx context.Context, path string) (*Stream, error) {
+// Relay sends a body, which need not have ended when the answer starts, and returns the
+// answer. Both end with ctx.
+func (c *Client) Relay(ctx context.Context, path string, body io.Reader) (io.ReadCloser, error) {
+	resp, err := c.do(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// Stream opens a stream. ctx limits only the opening. first is the start of the body,
+// for a handler that needs it before it answers.
+func (c *Client) Stream(ctx context.Context, path string, first []byte) (*Stream, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	r, w := io.Pipe()
-	resp, err := c.do(own, http.MethodPost, path, r)
+	resp, err := c.do(own, http.MethodPost, path, io.MultiReader(bytes.NewReader(first), r))
 	if !stop() || err != nil {
 		cancel()
 		if err == nil {
@@ -268,7 +284,7 @@ func (f flusher) Write(b []byte) (int, error) {
 // Conn returns a connection with deadlines whose other end is the stream. The
 // connection owns the stream.
 func (s *Stream) Conn() (net.Conn, error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := SocketPair()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -294,7 +310,8 @@ func (c *streamConn) Close() error {
 	return errors.Join(c.UnixConn.Close(), c.theirs.Close(), c.s.Close())
 }
 
-func socketPair() (a, b *net.UnixConn, err error) {
+// SocketPair returns two connected sockets.
+func SocketPair() (a, b *net.UnixConn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot create a connection: %w", err)

@@ -18,7 +18,8 @@ const (
 	PathSession = "/session" // stream: frames
 	PathQuit    = "/quit"    // ends all processes and the wrappers
 	PathEvents  = "/events"  // to a wrapper only; stream: frames
-	PathSync    = "/sync"    // to a wrapper only: answers when all exits are reported
+	PathSync    = "/sync"    // to a wrapper only: answers Synced
+	PathLost    = "/lost"    // Kubernetes says that a process has exited: answers when its output is known
 )
 
 // Start starts the processes of a Pod.
@@ -42,6 +43,11 @@ type Exit struct {
 	Code  int       `json:"code"` // 128+signal when killed
 	At    time.Time `json:"at"`
 	Usage Usage     `json:"usage"` // at the exit
+}
+
+// Synced has the exit of a process, if it has exited by now.
+type Synced struct {
+	Exit *Exit `json:"exit,omitempty"`
 }
 
 // Finished says that a process and its children have exited, and how much they printed.
@@ -86,7 +92,7 @@ type Port struct {
 
 // Session is a program that a user runs next to a process.
 type Session struct {
-	Args    []string `json:"args"` // arguments of dew-init
+	Args    []string `json:"args"`    // arguments of dew-init
 	Profile []string `json:"profile"` // the same if profile scripts must be sourced
 	Env     []string `json:"env"`     // overrides the variables of the process
 	TTY     bool     `json:"tty"`

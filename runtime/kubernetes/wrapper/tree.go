@@ -1,0 +1,183 @@
+package wrapper
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/runtime/kubernetes/link"
+)
+
+// handleTree unpacks a tar into the folder of the query. The wrapper does it, because
+// the files must belong to the user of the app.
+func (w *wrapper) handleTree(rw http.ResponseWriter, r *http.Request) {
+	dir := r.URL.Query().Get("dir")
+	if dir == "" {
+		dir = w.cfg.Home
+	}
+	if err := Unpack(dir, r.Body); err != nil {
+		link.Fail(rw, http.StatusConflict, fmt.Errorf("cannot unpack the files of the app: %w", err))
+	}
+}
+
+// Unpack extracts a tar into a folder. Links in the tar cannot lead out of the folder.
+func Unpack(dir string, r io.Reader) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var dirs []*tar.Header // their modes are set last: a folder can be read-only
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		h.Name = strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		if h.Name == "" {
+			continue
+		}
+		if err := unpackEntry(root, h, tr); err != nil {
+			return fmt.Errorf("%s: %w", h.Name, err)
+		}
+		if h.Typeflag == tar.TypeDir {
+			dirs = append(dirs, h)
+		}
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := root.Chmod(dirs[i].Name, permissions(dirs[i])); err != nil {
+			return err
+		}
+	}
+	_, err = io.Copy(io.Discard, r) // padding after the end
+	return err
+}
+
+func permissions(h *tar.Header) fs.FileMode { return fs.FileMode(h.Mode) & fs.ModePerm }
+
+func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
+	if parent := path.Dir(h.Name); parent != "." {
+		if err := root.MkdirAll(parent, 0o755); err != nil {
+			return err
+		}
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(h.Name, 0o755)
+	case tar.TypeSymlink:
+		return errors.Join(removeFile(root, h.Name), root.Symlink(h.Linkname, h.Name))
+	case tar.TypeLink:
+		return errors.Join(removeFile(root, h.Name), root.Link(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), h.Name))
+	case tar.TypeReg:
+		if err := removeFile(root, h.Name); err != nil {
+			return err
+		}
+		f, err := root.OpenFile(h.Name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, permissions(h)|0o200)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		// The mode again, because of the umask.
+		err = errors.Join(err, f.Chmod(permissions(h)), f.Close())
+		return errors.Join(err, root.Chtimes(h.Name, time.Time{}, h.ModTime))
+	}
+	return nil // devices, pipes and sockets are useless for an app
+}
+
+func removeFile(root *os.Root, name string) error {
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// handleFiles sends the folders of the app as a tar.
+func (w *wrapper) handleFiles(rw http.ResponseWriter, _ *http.Request) {
+	rw.WriteHeader(http.StatusOK)
+	tw := tar.NewWriter(rw)
+	for _, dir := range w.cfg.Folders {
+		if err := packFolder(tw, dir); err != nil {
+			// The tar has no end, so that the other side does not take it for complete.
+			w.log.Warn("cannot send the files of the app", "folder", dir, "err", err)
+			return
+		}
+	}
+	if err := tw.Close(); err != nil {
+		w.log.Warn("cannot send the files of the app", "err", err)
+	}
+}
+
+// packFolder adds a folder to a tar, with its whole path as the name. It skips files that
+// disappear, and everything that is neither a file, a folder nor a symbolic link.
+func packFolder(tw *tar.Writer, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it disappeared, or is not readable
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return nil //nolint:nilerr // it disappeared
+		}
+		return packEntry(tw, root, strings.TrimPrefix(filepath.Join(dir, name), "/"), name, fi)
+	})
+}
+
+func packEntry(tw *tar.Writer, root *os.Root, as, name string, fi fs.FileInfo) error {
+	h := &tar.Header{Name: as, Mode: int64(fi.Mode().Perm()), ModTime: fi.ModTime().Truncate(time.Second), Format: tar.FormatPAX}
+	switch {
+	case fi.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, as+"/"
+		return tw.WriteHeader(h)
+	case fi.Mode()&fs.ModeSymlink != 0:
+		target, err := root.Readlink(name)
+		if err != nil {
+			return nil //nolint:nilerr // it disappeared
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+		return tw.WriteHeader(h)
+	case !fi.Mode().IsRegular():
+		return nil
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil //nolint:nilerr // it disappeared, or is not readable
+	}
+	defer f.Close()
+	h.Typeflag, h.Size = tar.TypeReg, fi.Size()
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.Copy(tw, io.LimitReader(f, h.Size))
+	if err == nil && n < h.Size { // it became smaller
+		_, err = io.CopyN(tw, zeros{}, h.Size-n)
+	}
+	return err
+}
+
+// zeros reads as zeros.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
