@@ -96,7 +96,7 @@ func unusedClosed(p *proc) error {
 	}
 	held := process.OpenFiles(s.Parent)
 	files, pipes := 0, map[string]bool{}
-	for _, path := range []string{p.outPath, p.errPath} {
+	for _, path := range []string{p.OutPath, p.ErrPath} {
 		if id, err := process.FileID(path); err == nil && held[id] {
 			files++
 		}

@@ -87,9 +87,9 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 func newProc(c *container, s runtime.ProcessSpec) *proc {
 	id := c.spec.Instance
 	p := &proc{ProcessSpec: s, dir: c.dir, reaped: make(chan struct{})}
-	p.log = c.appLog
-	p.frozen = func() bool { return c.e.cg.Frozen(id, s.Exec) }
-	p.capture = logstream.Capture{
+	p.Log = c.appLog
+	p.Frozen = func() bool { return c.e.cg.Frozen(id, s.Exec) }
+	p.Capture = logstream.Capture{
 		Source: logstream.Source{Type: s.Source, Index: c.spec.Slot.Index, InstanceID: string(id)},
 		Exec:   s.Exec, Limit: c.limit,
 		Freeze: func(frozen bool) error { return c.e.cg.Freeze(id, s.Exec, frozen) },
@@ -204,7 +204,7 @@ func (c *container) finish(p *proc) {
 	// A separate time limit: even if the steps above took long, the lines are on disk.
 	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
-	if err := p.output.finish(ctx); err != nil && c.ctx.Err() == nil {
+	if err := p.Finish(ctx); err != nil && c.ctx.Err() == nil {
 		log.Error("cannot read all output of a process", "err", err)
 	}
 }
@@ -245,14 +245,14 @@ func (c *container) Reap(ctx context.Context, exec string) ([]logstream.Envelope
 		}
 		select {
 		case <-p.reaped:
-			return p.takeLast(), nil
+			return p.TakeLast(), nil
 		case <-ctx.Done():
 			return nil, fmt.Errorf("cannot read the last lines of %s: %w", exec, context.Cause(ctx))
 		case <-c.ctx.Done():
 		}
 		select {
 		case <-p.reaped: // before the daemon released the instance
-			return p.takeLast(), nil
+			return p.TakeLast(), nil
 		default:
 			return nil, fmt.Errorf("cannot read the last lines of %s: the engine was closed", exec)
 		}
@@ -331,6 +331,6 @@ func (c *container) detach() {
 	c.work.Wait()
 	for _, p := range c.procs {
 		c.e.exitTimes.Forget(p.pid)
-		p.output.close()
+		p.Close()
 	}
 }

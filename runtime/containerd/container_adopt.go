@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
@@ -176,7 +177,7 @@ func (c *container) takeOver(ctx context.Context) error {
 func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	// Create deleted files again: the check of the captures then finds that no process
 	// writes to them.
-	if err := p.create(); err != nil {
+	if err := p.Create(); err != nil {
 		return err
 	}
 	if err := c.findProcess(ctx, p); err != nil {
@@ -184,7 +185,7 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	}
 	// The leaf can be frozen, by the earlier daemon or by PID 1 since then. The reader
 	// thaws it, unless the disk has no space for further output.
-	if err := p.follow(late); err != nil {
+	if err := p.Follow(capture.Late); err != nil {
 		return err
 	}
 	if p.missed != nil {

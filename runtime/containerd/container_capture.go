@@ -12,7 +12,7 @@ import (
 func (c *container) drain(ctx context.Context) error {
 	defer c.detach()
 	for _, p := range c.procs {
-		if err := p.drain(ctx); err != nil {
+		if err := p.Drain(ctx); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (c *container) checkCapture(ctx context.Context) {
 			continue
 		}
 		p.captureFailed.Store(true)
-		if err := c.appLog.Gap(p.capture.Source, string(runtime.CauseCaptureFailed), 0); err != nil {
+		if err := c.appLog.Gap(p.Capture.Source, string(runtime.CauseCaptureFailed), 0); err != nil {
 			c.e.log.Error("cannot record lost output in the log", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
 		if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {

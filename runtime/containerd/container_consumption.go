@@ -20,7 +20,7 @@ func (c *container) Consumption(ctx context.Context, disk bool) (runtime.Consump
 	used := c.e.cg.Consumption(c.spec.Instance)
 	used.Entitled = entitled(c.spec.Memory)
 	for _, p := range c.procs {
-		used.Printed += p.printed()
+		used.Printed += p.Printed()
 		part := c.e.cg.PartUsage(c.spec.Instance, p.Exec)
 		part.Sidecar, part.Limit = p.Name, p.Memory
 		p.measured.Store(&measurement{at: time.Now(), part: part, files: process.CountFiles(p.pid)})

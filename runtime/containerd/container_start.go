@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/dns"
@@ -185,13 +186,13 @@ func (c *container) makeFiles() error {
 		if err := unix.Mkfifo(p.gate(), 0o600); err != nil {
 			return fmt.Errorf("cannot create gate: %w", err)
 		}
-		if err := p.create(); err != nil {
+		if err := p.Create(); err != nil {
 			return err
 		}
-		if err := c.users.Own(c.appLog.CaptureDir(string(c.spec.Instance)), p.outPath, p.errPath); err != nil {
+		if err := c.users.Own(c.appLog.CaptureDir(string(c.spec.Instance)), p.OutPath, p.ErrPath); err != nil {
 			return err
 		}
-		if err := p.follow(onTime); err != nil {
+		if err := p.Follow(capture.OnTime); err != nil {
 			return err
 		}
 	}
@@ -329,7 +330,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 	}
 	_, err = c.e.conn.Tasks.Exec(ctx, &tasks.ExecProcessRequest{
 		ContainerID: c.id, ExecID: p.Exec, Spec: oci,
-		Stdin: p.gate(), Stdout: p.outPath, Stderr: p.errPath,
+		Stdin: p.gate(), Stdout: p.OutPath, Stderr: p.ErrPath,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot create process %s: %w", p.Exec, connection.Native(err))

@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -69,7 +70,7 @@ func (s *fakeShim) start(t *testing.T, out, err *os.File) *proc {
 	for _, w := range s.writes {
 		w.Close()
 	}
-	return &proc{pid: cmd.Process.Pid, output: output{outPath: s.files[0].Name(), errPath: s.files[1].Name()}}
+	return &proc{pid: cmd.Process.Pid, output: output{Output: capture.Output{OutPath: s.files[0].Name(), ErrPath: s.files[1].Name()}}}
 }
 
 func TestCaptureBroken(t *testing.T) {
@@ -395,7 +396,7 @@ func TestReapHandsOutLinesOnce(t *testing.T) {
 	if _, err := x.Reap(canceled, "main"); !errors.Is(err, context.Canceled) {
 		t.Errorf("before its end: %v, want %v", err, context.Canceled)
 	}
-	x.procs[0].last = []logstream.Envelope{{Text: []byte("last words")}}
+	printLastLine(t, x.procs[0])
 	close(x.procs[0].reaped)
 	for want := 1; want >= 0; want-- {
 		if es, err := x.Reap(t.Context(), "main"); err != nil || len(es) != want {
@@ -411,6 +412,29 @@ func TestReapHandsOutLinesOnce(t *testing.T) {
 	}
 	if es, err := x.Reap(t.Context(), "main"); err != nil {
 		t.Errorf("what ended before: %v, %v, want no error", es, err)
+	}
+}
+
+// printLastLine captures one line of a process that has exited.
+func printLastLine(t *testing.T, p *proc) {
+	t.Helper()
+	logs, err := logstream.Open(t.TempDir(), logstream.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = logs.Close() })
+	if p.Log, err = logs.App("app"); err != nil {
+		t.Fatal(err)
+	}
+	p.Capture = logstream.Capture{Source: logstream.Source{InstanceID: "instance"}, Exec: p.Exec}
+	if err := p.Create(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.OutPath, []byte("last words\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Follow(capture.OnTime), p.Finish(t.Context())); err != nil {
+		t.Fatal(err)
 	}
 }
 

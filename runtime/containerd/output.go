@@ -1,131 +1,19 @@
 package containerd
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
-	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// output is the captured output of a process: two files that the shim writes, and
-// their readers.
+// output is the captured output of a process. The shim writes the files.
 type output struct {
-	log              *logstream.Log
-	capture          logstream.Capture // without its stream
-	frozen           func() bool       // whether the process is paused
-	outPath, errPath string
-	out, err         *logstream.Tail
-	captureFailed    atomic.Bool
-
-	mu   sync.Mutex // guards last
-	last []logstream.Envelope
-}
-
-// create creates the capture files, unless they exist.
-func (o *output) create() error {
-	var err error
-	o.outPath, o.errPath, err = o.log.CreateCapture(o.capture.Source.InstanceID, o.capture.Exec)
-	return err
-}
-
-// punctuality says whether the existing content of a capture file was printed while no
-// daemon read it.
-type punctuality bool
-
-const (
-	onTime punctuality = false
-	late   punctuality = true
-)
-
-// follow starts the readers.
-func (o *output) follow(when punctuality) error {
-	capture := o.capture
-	capture.Late = when == late
-	capture.Paused = capture.Late && o.frozen()
-	for _, s := range []struct {
-		stream logstream.Stream
-		tail   **logstream.Tail
-	}{{logstream.Out, &o.out}, {logstream.Err, &o.err}} {
-		capture.Stream = s.stream
-		tail, err := o.log.Tail(capture)
-		if err != nil {
-			return fmt.Errorf("cannot follow output of %s: %w", capture.Exec, err)
-		}
-		*s.tail = tail
-	}
-	return nil
-}
-
-// drain copies the rest of the files of a dead process into the log.
-func (o *output) drain(ctx context.Context) error {
-	// A daemon can be killed after it created the first of two files.
-	if _, _, err := o.log.CreateCapture(o.capture.Source.InstanceID, o.capture.Exec); err != nil {
-		return err
-	}
-	if err := o.follow(late); err != nil {
-		return err
-	}
-	for _, tail := range []*logstream.Tail{o.out, o.err} {
-		last, err := tail.Finish(ctx)
-		if err != nil {
-			return err
-		}
-		if err := o.log.Append(last...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finish reads the files of an exited process to their end. Even with an error it keeps
-// the lines that it could read.
-func (o *output) finish(ctx context.Context) error {
-	var last []logstream.Envelope
-	var errs error
-	for _, tail := range []*logstream.Tail{o.out, o.err} {
-		es, err := tail.Finish(ctx)
-		errs = errors.Join(errs, err)
-		last = append(last, es...)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.last = last
-	return errs
-}
-
-// takeLast returns the last lines, once.
-func (o *output) takeLast() []logstream.Envelope {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	es := o.last
-	o.last = nil
-	return es
-}
-
-// printed returns the number of bytes that the process has printed.
-func (o *output) printed() (n int64) {
-	for _, tail := range []*logstream.Tail{o.out, o.err} {
-		if tail != nil {
-			n += tail.Size()
-		}
-	}
-	return n
-}
-
-// close stops the readers.
-func (o *output) close() {
-	for _, tail := range []*logstream.Tail{o.out, o.err} {
-		if tail != nil {
-			tail.Close()
-		}
-	}
+	capture.Output
+	captureFailed atomic.Bool
 }
 
 // broken reports whether a process still prints into a pipe that its shim holds,
@@ -142,7 +30,7 @@ func (o *output) broken(pid int) bool {
 		return false
 	}
 	files := 0
-	for _, path := range []string{o.outPath, o.errPath} {
+	for _, path := range []string{o.OutPath, o.ErrPath} {
 		if id, err := process.FileID(path); err == nil && held[id] {
 			files++
 		}
