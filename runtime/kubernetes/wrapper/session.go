@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -58,7 +59,11 @@ func (w *wrapper) handleSession(rw http.ResponseWriter, r *http.Request) {
 	in, out := link.Answer(rw, r)
 	stop := context.AfterFunc(r.Context(), func() { _ = ours.Close() })
 	defer stop()
-	link.Join(in, out, ours)
+	go func() {
+		_, _ = io.Copy(ours, in) // it ends with the request at the latest
+		_ = ours.CloseWrite()
+	}()
+	_, _ = io.Copy(out, ours)
 	<-ended
 }
 

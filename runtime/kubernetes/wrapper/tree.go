@@ -60,7 +60,8 @@ func Unpack(dir string, r io.Reader) error {
 		}
 	}
 	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := root.Chmod(dirs[i].Name, permissions(dirs[i])); err != nil {
+		// The folders of volumes belong to root, and have the right mode.
+		if err := root.Chmod(dirs[i].Name, permissions(dirs[i])); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}

@@ -1,0 +1,208 @@
+package kubernetes
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/services/bindingfiles"
+)
+
+// The labels of Pods. The annotations have the rest of the spec.
+const (
+	labelDaemon   = "run.dew/daemon"
+	labelInstance = "run.dew/instance"
+	labelApp      = "run.dew/app"
+	labelType     = "run.dew/type"
+	labelIndex    = "run.dew/index"
+	labelKind     = "run.dew/kind"
+
+	// annotationStarted is the time at which the processes were allowed to start.
+	annotationStarted = "run.dew/started"
+
+	// kindCrashFiles is the kind of a Pod with the files of a crashed instance.
+	kindCrashFiles = "crash-files"
+)
+
+// The folders in the containers of a Pod.
+const (
+	binDir  = "/.dew/bin" // the programs of dew
+	runDir  = "/.dew/run" // socket of the agent, output of the processes
+	tlsDir  = "/.dew/tls" // keys of the agent
+	homeDir = "/home/vcap"
+	tmpDir  = "/tmp"
+
+	initProgram        = binDir + "/dew-init"
+	podProgram         = binDir + "/dew-pod"
+	sftpProgram        = binDir + "/dew-sftp"
+	agentContainerName = "agent"
+)
+
+// The memory of the agent, and the limit that the kernel enforces for it.
+const (
+	agentRequest = 16 << 20
+	agentLimit   = 64 << 20
+)
+
+// podName returns the name of the Pod of an instance.
+func podName(id runtime.InstanceID) string { return names.Container(id) }
+
+// pod returns the Pod of a container. It has no environment and no command of the app.
+func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: podName(s.Instance), Namespace: e.cfg.Namespace,
+			Labels: map[string]string{
+				labelDaemon: e.cfg.Name, labelInstance: string(s.Instance), labelKind: kind, labelIndex: strconv.Itoa(s.Slot.Index),
+				labelApp: labelValue(s.App), labelType: labelValue(s.Type),
+			},
+			Annotations: names.Labels(s, ""),
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, ShareProcessNamespace: ptr.To(true),
+			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+			TerminationGracePeriodSeconds: ptr.To(int64(e.cfg.GracePeriod / time.Second)),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), FSGroup: ptr.To(e.cfg.UID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Resources: &corev1.ResourceRequirements{
+				Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentLimit + int64(len(s.Processes))*wrapperMemory)},
+				Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentRequest)},
+			},
+			Volumes: e.volumes(s),
+		},
+	}
+	if e.cfg.PullSecret != "" {
+		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: e.cfg.PullSecret}}
+	}
+	p.Spec.Containers = append(p.Spec.Containers, e.agentContainer(s))
+	for _, proc := range s.Processes {
+		p.Spec.Containers = append(p.Spec.Containers, e.processContainer(s, proc, image))
+	}
+	return p
+}
+
+// labelValue returns a value that Kubernetes accepts, or an empty one.
+func labelValue(v string) string {
+	ok := len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == "" &&
+		strings.Trim(v, "-_.") == v
+	if !ok {
+		return ""
+	}
+	return v
+}
+
+func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+
+// volumes returns the volumes of a Pod. The files of the app are in one of their own,
+// whose size is the disk limit.
+func (e *Engine) volumes(s runtime.Spec) []corev1.Volume {
+	empty := func(name string, limit int64) corev1.Volume {
+		v := corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+		if limit > 0 {
+			v.EmptyDir.SizeLimit = ptr.To(quantity(limit))
+		}
+		return v
+	}
+	vs := []corev1.Volume{
+		empty("dew-bin", 0), empty("dew-run", int64(len(s.Processes))*2*(e.cfg.Backlog+(4<<20))+(16<<20)),
+		empty("home", s.Disk), empty("tmp", s.Disk),
+		{Name: "dew-tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: e.secretName(), DefaultMode: ptr.To(int32(0o440))}}},
+	}
+	if s.Files != nil {
+		v := empty("bindings", 16<<20)
+		v.EmptyDir.Medium = corev1.StorageMediumMemory
+		vs = append(vs, v)
+	}
+	return vs
+}
+
+func mount(name, path string, readOnly bool) corev1.VolumeMount {
+	return corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: readOnly}
+}
+
+func (e *Engine) security(uid int64) *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		RunAsUser: ptr.To(uid), RunAsGroup: ptr.To(e.cfg.UID), AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// agentContainer returns the container of the agent. It is not a native sidecar, because
+// Kubernetes would stop it when all processes have exited, even if dewd has not read
+// their last lines. Kubernetes restarts it if it is killed.
+func (e *Engine) agentContainer(s runtime.Spec) corev1.Container {
+	var execs []string
+	for _, p := range s.Processes {
+		execs = append(execs, p.Exec)
+	}
+	// The agent has another user, so that the app cannot read its keys.
+	security := e.security(e.cfg.UID + 1)
+	security.ReadOnlyRootFilesystem = ptr.To(true)
+	return corev1.Container{
+		Name: agentContainerName, Image: e.cfg.Image, ImagePullPolicy: e.cfg.PullPolicy, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Command: []string{"/dew-pod", "agent"},
+		Args: []string{
+			"--instance", string(s.Instance), "--server", e.cfg.Address, "--server-name", serverName, "--processes", strings.Join(execs, ","),
+			"--run", runDir, "--bin", binDir, "--tls", tlsDir, "--programs", "/dew-init,/dew-sftp,/dew-pod",
+		},
+		Env: []corev1.EnvVar{{Name: "DEW_TOKEN", Value: e.keys.token(s.Instance)}},
+		Resources: corev1.ResourceRequirements{
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(agentLimit)},
+			Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(agentRequest)},
+		},
+		VolumeMounts:    []corev1.VolumeMount{mount("dew-bin", binDir, false), mount("dew-run", runDir, false), mount("dew-tls", tlsDir, true)},
+		SecurityContext: security,
+	}
+}
+
+// waitForWrapper waits until the agent has copied the wrapper, and becomes it. The
+// containers of a Pod start at the same time.
+const waitForWrapper = `until [ -x "$0" ]; do sleep 0.01; done; exec "$0" "$@"`
+
+// processContainer returns the container of one process of the app.
+func (e *Engine) processContainer(s runtime.Spec, p runtime.ProcessSpec, image string) corev1.Container {
+	folders := []string{homeDir, tmpDir}
+	c := corev1.Container{
+		Name: p.Exec, Image: image, ImagePullPolicy: e.cfg.PullPolicy,
+		Command: []string{"/bin/sh", "-c", waitForWrapper, podProgram},
+		Args: []string{
+			"wrap", "--process", p.Exec, "--run", runDir, "--home", homeDir, "--folders", strings.Join(folders, ","),
+			"--init", initProgram, "--backlog", strconv.FormatInt(e.cfg.Backlog, 10),
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			mount("dew-bin", binDir, true), mount("dew-run", runDir, false), mount("home", homeDir, false), mount("tmp", tmpDir, false),
+		},
+		SecurityContext: e.security(e.cfg.UID),
+	}
+	if p.Memory > 0 {
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory + wrapperMemory)}
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory)}
+	}
+	if s.Files != nil {
+		c.VolumeMounts = append(c.VolumeMounts, mount("bindings", bindingfiles.Dir, false))
+	}
+	return c
+}
+
+// wrapperMemory is added to the memory limit of a process, because its wrapper has the
+// same limit.
+const wrapperMemory = 8 << 20
+
+// specOf reads the spec of a Pod.
+func specOf(p *corev1.Pod) (runtime.Spec, error) {
+	s, err := names.Spec(p.Annotations)
+	if err == nil {
+		// A time that cannot be parsed is not a reason to give up an instance.
+		s.StartedAt, _ = time.Parse(time.RFC3339Nano, p.Annotations[annotationStarted])
+	}
+	return s, err
+}
