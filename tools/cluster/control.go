@@ -14,8 +14,10 @@ import (
 	"time"
 )
 
-// startTimeout limits the start of every part of the cluster.
-const startTimeout = 4 * time.Minute
+const (
+	startTimeout = 4 * time.Minute // of every part of the cluster
+	maxStarts    = 6               // of a component, while the cluster starts
+)
 
 // control is process 1 of the control plane.
 type control struct {
@@ -223,7 +225,7 @@ func (c *control) controllerManager() []string {
 	return []string{
 		c.program("kubernetes"), "kube-controller-manager", "--kubeconfig=" + config,
 		"--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
-		"--leader-elect=false", "--use-service-account-credentials=true", "--allocate-node-cidrs=false",
+		"--leader-elect=false", "--allocate-node-cidrs=false",
 		"--service-account-private-key-file=" + c.path("service-account.key"), "--root-ca-file=" + c.path("ca.crt"),
 		"--node-monitor-grace-period=25s", "--node-monitor-period=2s", "--v=1",
 	}
@@ -288,29 +290,50 @@ func (c *control) nodesReady() error {
 	return nil
 }
 
-// waitFor waits until ok returns nil, and shows every five seconds why it does not.
+// waitFor waits until ok returns nil, and shows every five seconds why it does not. It
+// fails early if a component exits again and again.
 func (c *control) waitFor(what string, ok func() error) error {
 	said := time.Now()
-	return waitForever(what, func() error {
+	return waitFor(what, func() error {
 		err := ok()
-		if err != nil && time.Since(said) > 5*time.Second {
+		if err == nil {
+			return nil
+		}
+		if time.Since(said) > 5*time.Second {
 			said = time.Now()
 			c.say("waiting for %s: %v", what, err)
 		}
+		for _, state := range c.allStates() {
+			if state.Starts >= maxStarts {
+				return final{fmt.Errorf("%s of %s exits again and again: %s", state.Name, state.Machine, c.logTail(state))}
+			}
+		}
 		return err
-	}, filepath.Join(c.Logs, controlName))
+	})
 }
 
-func waitFor(what string, ok func() error) error { return waitForever(what, ok, "") }
+// logTail returns the end of a component's log.
+func (c *control) logTail(state componentState) string {
+	path := filepath.Join(c.Logs, state.Machine, state.Name+".log")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s has at its end:\n%s", path, text[max(0, len(text)-2000):])
+}
 
-func waitForever(what string, ok func() error, logs string) error {
+// final is an error that waiting does not change.
+type final struct{ error }
+
+// waitFor waits until ok returns nil.
+func waitFor(what string, ok func() error) error {
 	for end := time.Now().Add(startTimeout); ; <-time.After(50 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return nil
 		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s did not start within %s: %w\nThe logs are in %s", what, startTimeout, err, logs)
+		if stop := (final{}); errors.As(err, &stop) || time.Now().After(end) {
+			return fmt.Errorf("%s did not start: %w", what, err)
 		}
 	}
 }

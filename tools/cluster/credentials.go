@@ -26,7 +26,8 @@ type user struct {
 func (s *settings) users() []user {
 	all := []user{
 		{"kubeconfig", "admin", "system:masters"},
-		{"kube-controller-manager.kubeconfig", "system:kube-controller-manager", ""},
+		// It has one user for all controllers: tokens for each of them take seconds.
+		{"kube-controller-manager.kubeconfig", "system:kube-controller-manager", "system:masters"},
 		{"kube-scheduler.kubeconfig", "system:kube-scheduler", ""},
 		{"kube-proxy.kubeconfig", "system:kube-proxy", ""},
 	}

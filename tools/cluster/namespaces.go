@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -47,11 +48,21 @@ func nodeMounts(dir string) error {
 			return err
 		}
 	}
+	if err := cover("/proc/sys/kernel/random/boot_id", filepath.Join(dir, "sys", "boot_id"), []byte(bootID())); err != nil {
+		return err
+	}
 	if err := unix.Mount(filepath.Join(dir, "var"), "/var", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cannot mount /var: %w", err)
 	}
 	// Volumes of Pods can propagate their mounts, as on a machine with systemd.
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
+}
+
+// bootID returns a random UUID: kubelet takes another boot ID for a restart of the node.
+func bootID() string {
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // it never fails
+	return fmt.Sprintf("%x-%x-%x-%x-%x\n", random[:4], random[4:6], random[6:8], random[8:10], random[10:])
 }
 
 // coverSetting mounts a copy over a file below /proc/sys.
@@ -63,11 +74,16 @@ func coverSetting(path, copied string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(copied, value, 0o644); err != nil {
+	return cover(path, copied, value)
+}
+
+// cover writes a file and mounts it over another one.
+func cover(path, file string, content []byte) error {
+	if err := os.WriteFile(file, content, 0o644); err != nil {
 		return err
 	}
-	if err := unix.Mount(copied, path, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("cannot mount a copy over %s: %w", path, err)
+	if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("cannot mount a file over %s: %w", path, err)
 	}
 	return nil
 }
