@@ -79,7 +79,7 @@ func execInside(dir string, args []string) error {
 			return err
 		}
 		inside := append([]string{s.program("cluster"), execCommand, s.Dir, "", here}, command...)
-		argv := append([]string{"nsenter", "--target", fmt.Sprint(pid), "--mount", "--net", "--uts", "--ipc", "--pid", "--"}, inside...)
+		argv := append([]string{"nsenter", "--target", fmt.Sprint(pid), "--mount", "--net", "--uts", "--ipc", "--cgroup", "--pid", "--"}, inside...)
 		return syscall.Exec(nsenter, argv, os.Environ())
 	}
 	if err := os.Chdir(here); err != nil {

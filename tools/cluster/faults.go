@@ -63,7 +63,13 @@ func (c *control) power(number int, action string) error {
 	}
 	switch action {
 	case "off":
-		return c.stop(node, syscall.SIGKILL)
+		if err := c.stop(node, syscall.SIGKILL); err != nil {
+			return err
+		}
+		// A machine without power has no cgroups.
+		cgroup := filepath.Join(c.Cgroup, node.name)
+		removeCgroups(cgroup)
+		return makeCgroups(cgroup)
 	case "on":
 		return c.machine.start(node)
 	}

@@ -17,7 +17,7 @@ import (
 const (
 	firstRestart = 100 * time.Millisecond
 	lastRestart  = 5 * time.Second
-	stopTimeout  = 20 * time.Second
+	stopTimeout  = 5 * time.Second
 )
 
 // machine is process 1 of a PID namespace: it starts components, starts them again when

@@ -75,6 +75,8 @@ func run(args []string) error {
 		return runControl(args[1])
 	case nodeCommand:
 		return runNode(args[1], args[2])
+	case nodeInsideCommand:
+		return runNodeInside(args[1], args[2])
 	case execCommand:
 		return execInside(args[1], args[2:])
 	case "help", "-h", "--help":

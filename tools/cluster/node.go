@@ -1,34 +1,39 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 const (
-	nodeCommand      = "run-node"
-	containerdSocket = "/run/containerd/containerd.sock"
+	nodeCommand       = "run-node"
+	nodeInsideCommand = "run-node-inside"
+	containerdSocket  = "/run/containerd/containerd.sock"
 )
 
 // runNode is process 1 of a node. The control plane closes the file with number 3 when
-// the network of the node is ready.
+// the network of the node is ready. Process 1 sets up the namespaces and executes itself
+// again, so that all its threads are in the cgroup namespace.
 func runNode(dir, name string) error {
 	s, err := loadSettings(dir)
 	if err != nil {
 		return err
 	}
-	number, err := strconv.Atoi(strings.TrimPrefix(name, nodePrefix))
-	if err != nil {
+	runtime.LockOSThread()
+	if _, err := os.NewFile(3, "network").Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: the network is not ready: %w", name, err)
+	}
+	if err := privateMounts(name); err != nil {
 		return err
 	}
-	if _, err := os.NewFile(3, "network").Read(make([]byte, 1)); err == nil {
-		return fmt.Errorf("%s: the control plane did not close the file", name)
-	}
-	m := newMachine(name, s.Logs)
-	if err := privateMounts(name); err != nil {
+	if err := enterCgroups(filepath.Join(s.Cgroup, name)); err != nil {
 		return err
 	}
 	if err := nodeMounts(s.path(name)); err != nil {
@@ -37,6 +42,20 @@ func runNode(dir, name string) error {
 	if err := forward(); err != nil {
 		return err
 	}
+	return syscall.Exec(s.program("cluster"), []string{"cluster", nodeInsideCommand, dir, name}, os.Environ())
+}
+
+// runNodeInside is process 1 of a node in its namespaces: it starts the components.
+func runNodeInside(dir, name string) error {
+	s, err := loadSettings(dir)
+	if err != nil {
+		return err
+	}
+	number, err := strconv.Atoi(strings.TrimPrefix(name, nodePrefix))
+	if err != nil {
+		return err
+	}
+	m := newMachine(name, s.Logs)
 	if err := writeNodeFiles(s, number); err != nil {
 		return err
 	}
@@ -95,7 +114,7 @@ func writeNodeFiles(s *settings, number int) error {
 		"/run/containerd.toml":                        containerdConfig,
 		"/run/cni/net.d/10-cluster.conflist":          fmt.Sprintf(cniConfig, nodePods(number)),
 		"/run/registries/" + registry + "/hosts.toml": fmt.Sprintf("server = \"http://%s\"\n", registry),
-		"/run/kubelet.yaml":                           fmt.Sprintf(kubeletConfig, s.path("ca.crt"), "/"+s.Cgroup+"/"+nodeName(number)),
+		"/run/kubelet.yaml":                           fmt.Sprintf(kubeletConfig, s.path("ca.crt")),
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -156,7 +175,6 @@ authentication:
   x509: {clientCAFile: %q}
 authorization: {mode: Webhook}
 cgroupDriver: cgroupfs
-cgroupRoot: %q
 containerRuntimeEndpoint: unix://` + containerdSocket + `
 enforceNodeAllocatable: []
 evictionHard: {memory.available: 10Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%}

@@ -9,11 +9,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const (
@@ -155,8 +153,8 @@ func remove(s *settings) {
 // cgroup has the process ID.
 func sweep() {
 	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
-	for _, root := range cgroupRoots() {
-		found, _ := filepath.Glob(filepath.Join(root, folderPrefix+"*"))
+	for _, h := range hierarchies() {
+		found, _ := filepath.Glob(filepath.Join(h.path, folderPrefix+"*"))
 		folders = append(folders, found...)
 	}
 	for _, folder := range folders {
@@ -168,100 +166,4 @@ func sweep() {
 		removeCgroups(name)
 		_ = os.RemoveAll(filepath.Join(os.TempDir(), name)) // the next start tries again
 	}
-}
-
-// cgroupRoots returns the mount points of all cgroup hierarchies.
-func cgroupRoots() (roots []string) {
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 2 && (f[2] == "cgroup" || f[2] == "cgroup2") {
-			roots = append(roots, f[1])
-		}
-	}
-	return roots
-}
-
-// makeCgroups creates a cgroup in every hierarchy. kubelet creates those of Pods below it.
-func makeCgroups(path string) error {
-	for _, root := range cgroupRoots() {
-		dir := root
-		for part := range strings.SplitSeq(path, "/") {
-			if err := delegate(dir); err != nil {
-				return err
-			}
-			parent := dir
-			dir = filepath.Join(dir, part)
-			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-				return fmt.Errorf("cannot create a cgroup: %w", err)
-			}
-			if err := inheritCPUs(parent, dir); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// delegate enables all controllers of cgroup v2 for the children of a cgroup.
-func delegate(dir string) error {
-	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	if err != nil {
-		return nil //nolint:nilerr // cgroup v1 has no such file
-	}
-	for _, controller := range strings.Fields(string(controllers)) {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
-			return fmt.Errorf("cannot enable the cgroup controller %s: %w", controller, err)
-		}
-	}
-	return nil
-}
-
-// inheritCPUs copies the processors of the parent: a new cpuset of cgroup v1 has none,
-// and processes cannot join it.
-func inheritCPUs(parent, dir string) error {
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-		value, err := os.ReadFile(filepath.Join(parent, file))
-		if err != nil {
-			continue
-		}
-		own, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil || strings.TrimSpace(string(own)) != "" || strings.TrimSpace(string(value)) == "" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), value, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeCgroups removes a cgroup and those below it from every hierarchy.
-func removeCgroups(path string) {
-	for _, root := range cgroupRoots() {
-		top := filepath.Join(root, path)
-		// The kernel can take a moment until a cgroup of killed processes is empty.
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-			if removeCgroup(top) {
-				break
-			}
-		}
-	}
-}
-
-func removeCgroup(top string) bool {
-	var dirs []string
-	_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return nil
-	})
-	for _, dir := range slices.Backward(dirs) {
-		_ = syscall.Rmdir(dir) // checked below
-	}
-	_, err := os.Stat(top)
-	return errors.Is(err, os.ErrNotExist)
 }

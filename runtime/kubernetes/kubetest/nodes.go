@@ -16,7 +16,8 @@ type pod struct {
 	Metadata struct{ Name, Namespace string }
 }
 
-// ready reports whether Kubernetes says that a node is ready.
+// ready reports whether Kubernetes says that a node is ready, and has removed the taints
+// of a node that is not. With them it would evict new Pods.
 func (c *Cluster) ready(ctx context.Context, node string) (bool, error) {
 	var answer struct {
 		Status struct {
@@ -25,6 +26,11 @@ func (c *Cluster) ready(ctx context.Context, node string) (bool, error) {
 	}
 	if err := c.Do(ctx, http.MethodGet, "/api/v1/nodes/"+node, nil, &answer); err != nil {
 		return false, err
+	}
+	for _, taint := range answer.Spec.Taints {
+		if taint.Key == "node.kubernetes.io/unreachable" || taint.Key == "node.kubernetes.io/not-ready" {
+			return false, nil
+		}
 	}
 	for _, condition := range answer.Status.Conditions {
 		if condition.Type == "Ready" {
