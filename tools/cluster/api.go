@@ -102,12 +102,14 @@ func (m *machine) api() *http.ServeMux {
 func (m *machine) nodeAPI() *http.ServeMux {
 	mux := m.api()
 	mux.Handle("POST /machines/"+m.name+"/images", handler(func(r *http.Request) (any, error) {
-		file, err := os.CreateTemp("", "image-*.tar")
+		file, err := os.CreateTemp("/var/tmp", "image-*.tar")
 		if err != nil {
 			return nil, err
 		}
-		defer os.Remove(file.Name())
-		defer file.Close()
+		defer func() {
+			file.Close()
+			_ = os.Remove(file.Name()) // the folder of the node is removed
+		}()
 		if _, err := io.Copy(file, r.Body); err != nil {
 			return nil, err
 		}

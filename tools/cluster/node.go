@@ -74,7 +74,9 @@ func runNodeInside(dir, name string) error {
 	if err := m.add(&component{name: "kube-proxy", args: kubeProxy(s, name)}); err != nil {
 		return err
 	}
-	os.Remove(s.socket(name)) // of the node's previous start
+	if err := os.Remove(s.socket(name)); err != nil && !errors.Is(err, os.ErrNotExist) { // of the node's previous start
+		return err
+	}
 	if err := serve(s.socket(name), m.nodeAPI()); err != nil {
 		return err
 	}

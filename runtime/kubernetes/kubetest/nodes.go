@@ -20,6 +20,7 @@ type pod struct {
 // of a node that is not. With them it would evict new Pods.
 func (c *Cluster) ready(ctx context.Context, node string) (bool, error) {
 	var answer struct {
+		Spec   struct{ Taints []struct{ Key string } }
 		Status struct {
 			Conditions []struct{ Type, Status string }
 		}

@@ -74,10 +74,16 @@ func waitPod(t *testing.T, c *Cluster, namespace, name string) (p podStatus) {
 	return p
 }
 
-// exec runs a command in a container that must succeed.
-func exec(t *testing.T, c *Cluster, namespace, pod, container string, command ...string) string {
+// inside is a container of a running Pod.
+type inside struct {
+	*Cluster
+	namespace, pod, container string
+}
+
+// exec runs a command in the container that must succeed.
+func (in inside) exec(t *testing.T, command ...string) string {
 	t.Helper()
-	result, err := c.Exec(t.Context(), namespace, pod, container, command...)
+	result, err := in.Exec(t.Context(), in.namespace, in.pod, in.container, command...)
 	if err != nil || result.Code != 0 {
 		t.Fatalf("%q: %v, exit code %d: %s", command, err, result.Code, result.Stderr)
 	}
@@ -95,7 +101,7 @@ func TestTwoContainers(t *testing.T) {
 	c.Create(t, "/api/v1/namespaces/"+namespace+"/pods", Object{"metadata": Object{"name": "two"}, "spec": spec})
 	waitPod(t, c, namespace, "two")
 
-	processes := exec(t, c, namespace, "two", "side", "/bin/sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+	processes := inside{c, namespace, "two", "side"}.exec(t, "/bin/sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
 	for _, want := range []string{"/pause", "sleep 1001", "sleep 1002"} {
 		if !strings.Contains(processes, want) {
 			t.Errorf("processes in the container side = %q, want %q among them", processes, want)
@@ -103,7 +109,7 @@ func TestTwoContainers(t *testing.T) {
 	}
 	for container, want := range map[string]string{"main": "67108864", "side": "33554432"} {
 		// cgroup v1 or v2
-		got := exec(t, c, namespace, "two", container, "/bin/sh", "-c",
+		got := inside{c, namespace, "two", container}.exec(t, "/bin/sh", "-c",
 			"cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max")
 		if strings.TrimSpace(got) != want {
 			t.Errorf("memory limit of %s = %q, want %s", container, got, want)
@@ -216,7 +222,7 @@ func TestStatefulSet(t *testing.T) {
 	})
 	waitPod(t, c, namespace, "set-1")
 	before := waitPod(t, c, namespace, "set-0")
-	exec(t, c, namespace, "set-0", "main", "/bin/sh", "-c", "touch /kept/file /empty/file")
+	inside{c, namespace, "set-0", "main"}.exec(t, "/bin/sh", "-c", "touch /kept/file /empty/file")
 	if err := c.Do(t.Context(), http.MethodDelete, podPath(namespace, "set-0"), nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +236,8 @@ func TestStatefulSet(t *testing.T) {
 		}
 		return after.isReady()
 	})
-	if got := exec(t, c, namespace, "set-0", "main", "/bin/ls", "/kept", "/empty"); got != "/empty:\n\n/kept:\nfile\n" {
+	got := inside{c, namespace, "set-0", "main"}.exec(t, "/bin/ls", "/kept", "/empty")
+	if got != "/empty:\n\n/kept:\nfile\n" {
 		t.Errorf("files of the new Pod = %q, want only that of the hostPath", got)
 	}
 }
