@@ -144,29 +144,33 @@ func inheritCPUs(parent, dir string) error {
 }
 
 // removeCgroups removes a cgroup and those below it from every hierarchy.
-func removeCgroups(path string) {
+func removeCgroups(path string) error {
+	var left []error
 	for _, h := range hierarchies() {
-		top := filepath.Join(h.path, path)
-		// The kernel can take a moment until a cgroup of killed processes is empty.
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-			if removeCgroup(top) {
-				break
-			}
-		}
+		left = append(left, removeCgroup(filepath.Join(h.path, path)))
 	}
+	return errors.Join(left...)
 }
 
-func removeCgroup(top string) bool {
-	var dirs []string
-	_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
+// removeCgroup removes a cgroup and those below it. The kernel can take a moment until a
+// cgroup of killed processes is empty.
+func removeCgroup(top string) error {
+	for end := time.Now().Add(10 * time.Second); ; <-time.After(20 * time.Millisecond) {
+		var dirs []string
+		_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		var left error
+		for _, dir := range slices.Backward(dirs) {
+			if err := syscall.Rmdir(dir); err != nil && left == nil {
+				left = fmt.Errorf("cgroup %s: %w", dir, err)
+			}
 		}
-		return nil
-	})
-	for _, dir := range slices.Backward(dirs) {
-		_ = syscall.Rmdir(dir) // checked below
+		if left == nil || time.Now().After(end) {
+			return left
+		}
 	}
-	_, err := os.Stat(top)
-	return errors.Is(err, os.ErrNotExist)
 }

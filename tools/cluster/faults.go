@@ -21,7 +21,7 @@ func (c *control) controlAPI() *http.ServeMux {
 		return map[string]any{
 			"dir": c.Dir, "logs": c.Logs, "kubeconfig": c.path("kubeconfig"), "nodes": c.nodeNames(),
 			"registry": controlAddress + ":" + registryPort, "server": apiServer, "token": c.token,
-			"ca": c.path("ca.crt"), "stackImage": stackImage,
+			"ca": c.path("ca.crt"), "stackImage": stackImage, "program": c.program("cluster"),
 		}, nil
 	}))
 	mux.Handle("GET /components", handler(func(*http.Request) (any, error) { return c.allStates(), nil }))
@@ -68,7 +68,9 @@ func (c *control) power(number int, action string) error {
 		}
 		// A machine without power has no cgroups.
 		cgroup := filepath.Join(c.Cgroup, node.name)
-		removeCgroups(cgroup)
+		if err := removeCgroups(cgroup); err != nil {
+			return err
+		}
 		return makeCgroups(cgroup)
 	case "on":
 		return c.machine.start(node)

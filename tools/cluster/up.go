@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -28,9 +29,11 @@ func up(args []string) error {
 		return err
 	}
 	sweep()
-	if err := prepare(s); err != nil {
+	lock, err := prepare(s)
+	if err != nil {
 		return err
 	}
+	defer lock.Close()
 	defer remove(s)
 	// Parent death signals are sent when the thread that started the process exits.
 	runtime.LockOSThread()
@@ -82,7 +85,7 @@ func readFlags(args []string) (*settings, error) {
 	if s.Nodes < 1 || s.Nodes > maxNodes {
 		return nil, fmt.Errorf("--nodes must be between 1 and %d, not %d", maxNodes, s.Nodes)
 	}
-	s.Cgroup = folderPrefix + strconv.Itoa(os.Getpid())
+	s.Cgroup = folderPrefix + strings.ToLower(rand.Text()[:8])
 	if s.Dir == "" {
 		s.Dir = filepath.Join(os.TempDir(), s.Cgroup)
 	}
@@ -116,13 +119,30 @@ func (s *settings) absolute() error {
 	return nil
 }
 
-// prepare creates the folder of the cluster and its cgroups.
-func prepare(s *settings) error {
+// prepare creates the cgroups of the cluster and its folder. The lock is held until the
+// file is closed.
+func prepare(s *settings) (*os.File, error) {
 	for _, program := range []string{"kubernetes", "pause"} {
 		if _, err := os.Stat(s.program(program)); err != nil {
-			return fmt.Errorf("the program %s is not beside cluster: %w\nBuild them with .ci/k8stest build", program, err)
+			return nil, fmt.Errorf("the program %s is not beside cluster: %w\nBuild it with .ci/k8stest build", program, err)
 		}
 	}
+	for _, node := range s.nodeNames() {
+		if err := makeCgroups(filepath.Join(s.Cgroup, node)); err != nil {
+			return nil, errors.Join(err, removeCgroups(s.Cgroup))
+		}
+	}
+	lock, err := lockCgroup(s.Cgroup)
+	if err == nil {
+		err = makeFolders(s)
+	}
+	if err != nil {
+		return nil, errors.Join(err, removeCgroups(s.Cgroup))
+	}
+	return lock, nil
+}
+
+func makeFolders(s *settings) error {
 	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o755); err != nil {
 		return err
 	}
@@ -132,38 +152,50 @@ func prepare(s *settings) error {
 	if err := os.MkdirAll(s.Logs, 0o755); err != nil {
 		return err
 	}
-	for _, node := range s.nodeNames() {
-		if err := makeCgroups(filepath.Join(s.Cgroup, node)); err != nil {
-			removeCgroups(s.Cgroup)
-			return err
-		}
-	}
 	return s.store()
 }
 
 // remove removes the files and cgroups of a cluster whose processes have exited.
 func remove(s *settings) {
-	removeCgroups(s.Cgroup)
-	if err := os.RemoveAll(s.Dir); err != nil {
-		fmt.Fprintln(os.Stderr, "cluster: cannot remove the folder of the cluster:", err)
+	if err := errors.Join(removeCgroups(s.Cgroup), os.RemoveAll(s.Dir)); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster: cannot remove all of the cluster:", err)
 	}
 }
 
-// sweep removes what clusters left that were killed. The name of their folder and
-// cgroup has the process ID.
+// sweep removes what clusters left that were killed. A running cluster has a lock on its
+// cgroup. Process IDs do not tell: this can be another PID namespace.
 func sweep() {
-	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	names := map[string]bool{}
 	for _, h := range hierarchies() {
 		found, _ := filepath.Glob(filepath.Join(h.path, folderPrefix+"*"))
-		folders = append(folders, found...)
+		for _, folder := range found {
+			names[filepath.Base(folder)] = true
+		}
 	}
-	for _, folder := range folders {
-		name := filepath.Base(folder)
-		pid, err := strconv.Atoi(strings.TrimPrefix(name, folderPrefix))
-		if err != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+	for name := range names {
+		lock, err := lockCgroup(name)
+		if err != nil {
 			continue
 		}
-		removeCgroups(name)
-		_ = os.RemoveAll(filepath.Join(os.TempDir(), name)) // the next start tries again
+		// If it fails, the next start tries again.
+		_ = errors.Join(os.RemoveAll(filepath.Join(os.TempDir(), name)), removeCgroups(name))
+		lock.Close()
 	}
+}
+
+// lockCgroup locks a cgroup until the file is closed, or the process exits.
+func lockCgroup(name string) (*os.File, error) {
+	all := hierarchies()
+	if len(all) == 0 {
+		return nil, errors.New("this machine has no cgroups")
+	}
+	folder, err := os.Open(filepath.Join(all[0].path, name))
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		folder.Close()
+		return nil, fmt.Errorf("cannot lock the cgroup %s: %w", name, err)
+	}
+	return folder, nil
 }

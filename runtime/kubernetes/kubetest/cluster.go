@@ -43,6 +43,7 @@ type Cluster struct {
 	Registry   string // address of a registry that nodes pull from over HTTP
 	Nodes      []string
 	Logs       string // folder with the logs of the components
+	Program    string // starts another cluster
 
 	stack   string
 	control *http.Client
@@ -71,8 +72,8 @@ func Open(t testing.TB) *Cluster {
 	}}}
 	t.Cleanup(c.control.CloseIdleConnections)
 	var facts struct {
-		Kubeconfig, Registry, Server, Token, CA, StackImage, Logs string
-		Nodes                                                     []string
+		Kubeconfig, Registry, Server, Token, CA, StackImage, Logs, Program string
+		Nodes                                                              []string
 	}
 	c.call(t, http.MethodGet, "/cluster", nil, &facts)
 	ca, err := os.ReadFile(facts.CA)
@@ -81,7 +82,7 @@ func Open(t testing.TB) *Cluster {
 	}
 	c.Client = newClient(facts.Server, facts.Token, ca)
 	c.Kubeconfig, c.Registry, c.Nodes = facts.Kubeconfig, facts.Registry, facts.Nodes
-	c.stack, c.Logs = facts.StackImage, facts.Logs
+	c.stack, c.Logs, c.Program = facts.StackImage, facts.Logs, facts.Program
 	return c
 }
 
