@@ -33,6 +33,8 @@ TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog postfix=postfix '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
 	chromium=chromium certutil=libnss3-tools
 BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
+K8S_NEEDS  := containerd=containerd runc=runc mmdebstrap=mmdebstrap docker-registry=docker-registry nft=nftables \
+	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # The linters are in tools/go.mod and the sample apps in examples/go.mod, so that
@@ -55,7 +57,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test quick unit integration proof fuzz vmtest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
+.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +71,9 @@ setup-test: setup ## install what the tests need besides, starting no service
 
 setup-vmtest: setup-test
 	@dist/need.sh --no-start $(VM_NEEDS)
+
+setup-k8stest:
+	@dist/need.sh --no-start $(K8S_NEEDS)
 
 build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static, static (ARCH=amd64 or arm64)
 	@mkdir -p '$(BIN)'
@@ -120,10 +125,14 @@ fuzz:
 vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgroup v2 (qemu)
 	@.ci/vmtest
 
+k8stest: root setup-k8stest ## the tests in a real Kubernetes cluster (root; the first build takes about 10 minutes)
+	@.ci/k8stest
+
 lint: ## check style, formatting and English; prints nothing when all is well
 	@for module in $(MODULES); do (cd $$module && $(LINTER) run ./...) || exit 1; done
+	@cd tools/cluster && $(LINTER) run . ./pause # not ./kubernetes, which needs all packages of Kubernetes
 	@GO='$(GO)' dist/prose.sh
-	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/fresh .ci/page
+	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/k8stest .ci/fresh .ci/page
 
 setup-bench: setup-test
 	@dist/need.sh --no-start $(BENCH_NEEDS)
