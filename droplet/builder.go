@@ -2,10 +2,12 @@ package droplet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/dewrun/dew/droplet/packing"
 	"github.com/dewrun/dew/droplet/stack"
 )
 
@@ -52,16 +54,10 @@ type Files interface {
 }
 
 // Packing selects files of a container.
-type Packing struct {
-	Folders  []Folder
-	Files    []stack.File // additional files
-	MaxBytes int64        // limit of all files together
-	MaxFiles int64
-}
+type Packing = packing.Packing
 
-// Folder is a folder of a container and its name in the tar. If As is empty, the
-// content is at the top.
-type Folder struct{ From, As string }
+// Folder is a folder of a container and its name in the tar.
+type Folder = packing.Folder
 
 // StagingError is the reason of a failed build that the app or its buildpack caused.
 type StagingError struct {
@@ -80,3 +76,12 @@ const (
 )
 
 func (e *StagingError) Error() string { return fmt.Sprintf("%s - %s", e.Kind, e.Reason) }
+
+// Refusal returns err as a *StagingError if files could not be packed because of what
+// they are.
+func Refusal(err error) error {
+	if r := (*packing.Refused)(nil); errors.As(err, &r) {
+		return &StagingError{Kind: StagingFailed, Reason: r.Reason}
+	}
+	return err
+}

@@ -1,6 +1,10 @@
 package stack
 
-import "io"
+import (
+	"io"
+
+	"github.com/dewrun/dew/droplet/packing"
+)
 
 // Stack is the root file system of a droplet, as data. The engine creates it.
 type Stack struct {
@@ -40,11 +44,7 @@ type Dir struct {
 }
 
 // File is a generated file of the base snapshot.
-type File struct {
-	Path string `json:"path"`
-	Mode uint32 `json:"mode"`
-	Data string `json:"data"`
-}
+type File = packing.File
 
 // Link is a symbolic link of the base snapshot.
 type Link struct {

@@ -25,10 +25,10 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/process"
-	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/testkit"
 )
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/packing"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/images"
-	"github.com/dewrun/dew/runtime/containerd/rootfs"
 )
 
 var _ runtime.StagingContainer = (*container)(nil)
@@ -45,5 +45,5 @@ func (c *container) Pack(ctx context.Context, w io.Writer, p droplet.Packing) er
 		return fmt.Errorf("cannot open the files of the container: %w", err)
 	}
 	defer func() { _ = root.Close() }() // only read
-	return rootfs.Pack(ctx, root, w, p)
+	return droplet.Refusal(packing.Pack(ctx, root, w, p))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,7 +132,7 @@ func (c *container) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.unpack(ctx, agent); err != nil {
+	if err := errors.Join(c.unpack(ctx, agent), c.unpackLayers(ctx, agent)); err != nil {
 		return err
 	}
 	if err := agent.Call(ctx, link.PathReady, nil, nil); err != nil {
@@ -184,6 +185,22 @@ func (c *container) unpack(ctx context.Context, agent *link.Client) error {
 	}
 	defer r.Close()
 	return agent.Send(ctx, link.PathTree+"?exec="+runtime.MainExec, r)
+}
+
+// unpackLayers sends the files of a build to the Pod.
+func (c *container) unpackLayers(ctx context.Context, agent *link.Client) error {
+	for _, l := range c.spec.Layers {
+		r, err := l.Open()
+		if err != nil {
+			return err
+		}
+		q := url.Values{"exec": {runtime.MainExec}, "dir": {l.Path}, "strip": {l.Strip}}
+		err = errors.Join(agent.Send(ctx, link.PathTree+"?"+q.Encode(), r), r.Close())
+		if err != nil {
+			return fmt.Errorf("cannot unpack %s: %w", l.Path, err)
+		}
+	}
+	return nil
 }
 
 // firstLink waits until the agent of a new Pod is connected, or the Pod cannot start.

@@ -25,6 +25,7 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc(link.PathUsage, a.handleUsage)
 	mux.HandleFunc(link.PathTree, a.pass)
 	mux.HandleFunc(link.PathFiles, a.pass)
+	mux.HandleFunc(link.PathPack, a.pass)
 	mux.HandleFunc(link.PathSession, a.pass)
 	mux.HandleFunc(link.PathDial, handleDial)
 	mux.HandleFunc(link.PathQuit, a.handleQuit)

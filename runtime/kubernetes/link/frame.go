@@ -36,6 +36,9 @@ const (
 	KindResize   Kind = 'r' // Size
 	KindSignal   Kind = 'k' // a number
 	KindResult   Kind = 'x' // SessionResult
+
+	// At the end of an answer to PathPack.
+	KindPacked Kind = 'P' // Packed
 )
 
 // maxFrame is the maximum size of a frame.

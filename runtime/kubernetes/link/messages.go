@@ -19,6 +19,7 @@ const (
 	PathQuit    = "/quit"    // ends all processes and the wrappers
 	PathEvents  = "/events"  // to a wrapper only; stream: frames
 	PathSync    = "/sync"    // to a wrapper only: answers Synced
+	PathPack    = "/pack"    // packing.Packing: answers with frames, KindStdout and KindPacked
 	PathLost    = "/lost"    // Kubernetes says that a process has exited: answers when its output is known
 )
 
@@ -79,7 +80,8 @@ type Usage struct {
 	Waited    time.Duration `json:"waited"`
 	PIDs      int           `json:"pids"`
 	Files     int           `json:"files"`
-	Disk      int64         `json:"disk"` // of the home and temporary folders; only for main and if requested
+	Disk      int64         `json:"disk"`   // of the home and temporary folders, if requested
+	Inodes    int64         `json:"inodes"` // their files and folders
 	Paused    bool          `json:"paused"`
 	Ports     []Port        `json:"ports"`
 }
@@ -108,6 +110,12 @@ type Session struct {
 type Size struct {
 	Columns uint16 `json:"columns"`
 	Rows    uint16 `json:"rows"`
+}
+
+// Packed is the end of an answer to PathPack.
+type Packed struct {
+	Refused string `json:"refused,omitempty"` // why the files cannot be packed
+	Error   string `json:"error,omitempty"`   // why they could not be read
 }
 
 // SessionResult is the result of a session. Output can follow it.

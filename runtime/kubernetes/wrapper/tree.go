@@ -2,6 +2,7 @@ package wrapper
 
 import (
 	"archive/tar"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/droplet/packing"
 	"github.com/dewrun/dew/runtime/kubernetes/link"
 )
 
@@ -23,13 +25,14 @@ func (w *wrapper) handleTree(rw http.ResponseWriter, r *http.Request) {
 	if dir == "" {
 		dir = w.cfg.Home
 	}
-	if err := Unpack(dir, r.Body); err != nil {
+	if err := Unpack(dir, r.URL.Query().Get("strip"), r.Body); err != nil {
 		link.Fail(rw, http.StatusConflict, fmt.Errorf("cannot unpack the files of the app: %w", err))
 	}
 }
 
-// Unpack extracts a tar into a folder. Links in the tar cannot lead out of the folder.
-func Unpack(dir string, r io.Reader) error {
+// Unpack extracts a tar into a folder, without the leading folder strip of its names.
+// Links in the tar cannot lead out of the folder.
+func Unpack(dir, strip string, r io.Reader) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -48,7 +51,10 @@ func Unpack(dir string, r io.Reader) error {
 		if err != nil {
 			return err
 		}
-		h.Name = strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		h.Name = stripped(h.Name, strip)
+		if h.Typeflag == tar.TypeLink {
+			h.Linkname = stripped(h.Linkname, strip)
+		}
 		if h.Name == "" {
 			continue
 		}
@@ -69,6 +75,15 @@ func Unpack(dir string, r io.Reader) error {
 	return err
 }
 
+// stripped returns a clean relative name without a leading folder.
+func stripped(name, folder string) string {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	if folder == "" || name == folder {
+		return strings.TrimPrefix(name, folder)
+	}
+	return strings.TrimPrefix(name, folder+"/")
+}
+
 func permissions(h *tar.Header) fs.FileMode { return fs.FileMode(h.Mode) & fs.ModePerm }
 
 func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
@@ -83,7 +98,7 @@ func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
 	case tar.TypeSymlink:
 		return errors.Join(removeFile(root, h.Name), root.Symlink(h.Linkname, h.Name))
 	case tar.TypeLink:
-		return errors.Join(removeFile(root, h.Name), root.Link(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), h.Name))
+		return errors.Join(removeFile(root, h.Name), root.Link(h.Linkname, h.Name))
 	case tar.TypeReg:
 		if err := removeFile(root, h.Name); err != nil {
 			return err
@@ -105,6 +120,42 @@ func removeFile(root *os.Root, name string) error {
 		return err
 	}
 	return nil
+}
+
+// handlePack sends selected files as a tar, and how that ended.
+func (w *wrapper) handlePack(rw http.ResponseWriter, r *http.Request) {
+	var p packing.Packing
+	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+		link.Fail(rw, http.StatusBadRequest, err)
+		return
+	}
+	_, out := link.Answer(rw, r)
+	frames := link.NewFrames(out)
+	var end link.Packed
+	root, err := os.OpenRoot("/")
+	if err == nil {
+		err = errors.Join(packing.Pack(r.Context(), root, frameWriter{frames}, p), root.Close())
+	}
+	if refused := (*packing.Refused)(nil); errors.As(err, &refused) {
+		end.Refused = refused.Reason
+	} else if err != nil {
+		end.Error = err.Error()
+	}
+	_ = frames.JSON(link.KindPacked, end) // without it the other side knows that the tar is not complete
+}
+
+// frameWriter writes frames with output.
+type frameWriter struct{ frames *link.Frames }
+
+func (w frameWriter) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		n := min(len(rest), 128<<10)
+		if err := w.frames.Write(link.KindStdout, rest[:n]); err != nil {
+			return len(b) - len(rest), err
+		}
+		rest = rest[n:]
+	}
+	return len(b), nil
 }
 
 // handleFiles sends the folders of the app as a tar.

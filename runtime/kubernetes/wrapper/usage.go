@@ -75,7 +75,9 @@ func (w *wrapper) handleUsage(rw http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Has("disk") {
 		for _, dir := range w.cfg.Folders {
-			u.Disk += diskUsage(dir)
+			bytes, files := diskUsage(dir)
+			u.Disk += bytes
+			u.Inodes += files
 		}
 	}
 	_ = json.NewEncoder(rw).Encode(u) // the agent finds out that the answer is missing
@@ -97,9 +99,9 @@ func (w *wrapper) ports() []link.Port {
 	return out
 }
 
-// diskUsage returns the size of all files below a folder, in bytes. It skips files that
-// it cannot read.
-func diskUsage(dir string) (n int64) {
+// diskUsage returns the size of all files below a folder, in bytes, and their number. It
+// skips files that it cannot read.
+func diskUsage(dir string) (n, files int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // the rest is measured
@@ -107,11 +109,12 @@ func diskUsage(dir string) (n int64) {
 		if fi, err := d.Info(); err == nil {
 			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 				n += st.Blocks * 512
+				files++
 			}
 		}
 		return nil
 	})
-	return n
+	return n, files
 }
 
 // memoryInterval is how often the wrapper checks whether the kernel has killed a process.

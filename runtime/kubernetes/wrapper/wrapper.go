@@ -145,6 +145,7 @@ func (w *wrapper) handler() http.Handler {
 	mux.HandleFunc(link.PathUsage, w.handleUsage)
 	mux.HandleFunc(link.PathTree, w.handleTree)
 	mux.HandleFunc(link.PathFiles, w.handleFiles)
+	mux.HandleFunc(link.PathPack, w.handlePack)
 	mux.HandleFunc(link.PathSession, w.handleSession)
 	mux.HandleFunc(link.PathEvents, w.handleEvents)
 	mux.HandleFunc(link.PathSync, w.handleSync)

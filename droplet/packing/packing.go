@@ -1,4 +1,5 @@
-package rootfs
+// Package packing writes selected files of a container into a tar.
+package packing
 
 import (
 	"archive/tar"
@@ -13,9 +14,31 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/dewrun/dew/droplet"
 )
+
+// Packing selects files of a container.
+type Packing struct {
+	Folders  []Folder
+	Files    []File // additional files
+	MaxBytes int64  // limit of all files together
+	MaxFiles int64
+}
+
+// Folder is a folder of a container and its name in the tar. If As is empty, the
+// content is at the top.
+type Folder struct{ From, As string }
+
+// File is a generated file.
+type File struct {
+	Path string `json:"path"`
+	Mode uint32 `json:"mode"`
+	Data string `json:"data"`
+}
+
+// Refused reports that files cannot be packed because of what they are.
+type Refused struct{ Reason string }
+
+func (r *Refused) Error() string { return r.Reason }
 
 // packer writes files of a container into a tar. The files can be malicious: it follows
 // no links, counts holes with their full size, and has limits for everything.
@@ -25,7 +48,7 @@ type packer struct {
 	tar   *tar.Writer
 	left  int64 // bytes
 	files int64 // entries
-	p     droplet.Packing
+	p     Packing
 	seen  map[fileKey]string // files with several names, by the first name
 	buf   []byte
 }
@@ -38,7 +61,7 @@ type fileKey struct{ dev, ino uint64 }
 const maxPacked = 3072
 
 // Pack writes a tar of the files below root that p selects.
-func Pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) error {
+func Pack(ctx context.Context, root *os.Root, w io.Writer, p Packing) error {
 	out := bufio.NewWriterSize(w, 128<<10)
 	k := &packer{
 		ctx: ctx, root: root, tar: tar.NewWriter(out), p: p, left: p.MaxBytes, files: p.MaxFiles,
@@ -62,7 +85,7 @@ func Pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) er
 }
 
 // folder packs one folder. It packs a missing folder as an empty one.
-func (k *packer) folder(f droplet.Folder) error {
+func (k *packer) folder(f Folder) error {
 	from := strings.TrimPrefix(f.From, "/")
 	fi, err := k.root.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,5 +219,5 @@ func permissions(fi fs.FileInfo) int64 { return int64(fi.Mode().Perm()) }
 func modTime(fi fs.FileInfo) time.Time { return fi.ModTime().Truncate(time.Second) }
 
 func refuse(format string, args ...any) error {
-	return &droplet.StagingError{Kind: droplet.StagingFailed, Reason: fmt.Sprintf(format, args...)}
+	return &Refused{Reason: fmt.Sprintf(format, args...)}
 }

@@ -1,4 +1,4 @@
-package rootfs
+package packing
 
 import (
 	"archive/tar"
@@ -12,13 +12,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/droplet/stack"
 )
 
 // packed packs a folder and reads the tar: names to kinds and contents.
-func packed(t *testing.T, dir string, p droplet.Packing) (map[string]string, error) {
+func packed(t *testing.T, dir string, p Packing) (map[string]string, error) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -80,10 +77,10 @@ func TestPack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	limits := droplet.Packing{MaxBytes: 1 << 20, MaxFiles: 100}
+	limits := Packing{MaxBytes: 1 << 20, MaxFiles: 100}
 	p := limits
-	p.Folders = []droplet.Folder{{From: "/tmp/app", As: "app"}, {From: "/tmp/deps", As: "deps"}}
-	p.Files = []stack.File{{Path: "info", Mode: 0o644, Data: "i"}}
+	p.Folders = []Folder{{From: "/tmp/app", As: "app"}, {From: "/tmp/deps", As: "deps"}}
+	p.Files = []File{{Path: "info", Mode: 0o644, Data: "i"}}
 	got, err := packed(t, dir, p)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +94,7 @@ func TestPack(t *testing.T) {
 		t.Error(diff)
 	}
 	p = limits
-	p.Folders = []droplet.Folder{{From: "/tmp/app/lib"}}
+	p.Folders = []Folder{{From: "/tmp/app/lib"}}
 	if got, err := packed(t, dir, p); err != nil || len(got) != 3 || got["up"] == "" {
 		t.Errorf("at the top: %v, %v", got, err)
 	}
@@ -142,28 +139,10 @@ func TestPackRefuses(t *testing.T) {
 			app := filepath.Join(dir, "app")
 			put(t, filepath.Join(app, "x"), "x")
 			c.make(t, app)
-			_, err := packed(t, dir, droplet.Packing{Folders: []droplet.Folder{{From: "/app", As: "app"}}, MaxBytes: 1 << 20, MaxFiles: 20})
-			if e := (*droplet.StagingError)(nil); !errors.As(err, &e) || !strings.Contains(e.Reason, c.want) {
+			_, err := packed(t, dir, Packing{Folders: []Folder{{From: "/app", As: "app"}}, MaxBytes: 1 << 20, MaxFiles: 20})
+			if e := (*Refused)(nil); !errors.As(err, &e) || !strings.Contains(e.Reason, c.want) {
 				t.Errorf("%v, want it to say %q", err, c.want)
 			}
 		})
-	}
-}
-
-func TestStripped(t *testing.T) {
-	for _, c := range []struct{ name, folder, want string }{
-		{"app/bin/x", "app", "bin/x"}, {"app/", "app", "."}, {"app", "app", "."}, {"application/x", "app", "application/x"}, {"app/x", "", "app/x"},
-	} {
-		if got := stripped(c.name, c.folder); got != c.want {
-			t.Errorf("%s without %s = %s, want %s", c.name, c.folder, got, c.want)
-		}
-	}
-	for name, want := range map[string]bool{"a": true, "b/.wh.c": false, ".wh..wh..opq": false} {
-		if allowedInLayer(&tar.Header{Typeflag: tar.TypeReg, Name: name}) != want {
-			t.Errorf("%s: want %v", name, want)
-		}
-	}
-	if allowedInLayer(&tar.Header{Typeflag: tar.TypeChar, Name: "null"}) {
-		t.Error("a device is laid out")
 	}
 }
