@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cmd/dewd/cluster"
 	"github.com/dewrun/dew/netpolicy/desired"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd"
@@ -68,6 +69,7 @@ type config struct {
 	Marketplace       serviceFlags
 	Mailing           mailing
 	Outbound          outbound
+	Cluster           cluster.Flags
 	LogFormat         string
 	LogLevel          slog.Level
 
@@ -82,7 +84,7 @@ func defaultConfig() config {
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", ListenTLS: "127.0.0.1:8485", RouterTLS: "127.0.0.1:8443", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
 		SeccompArches: "native", DiskLimits: "on", PlacementCheck: "on", EmptyRouteStatus: "503", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
-		Policy: policy.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
+		Policy: policy.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), Cluster: cluster.Default(), LogFormat: "text",
 	}
 }
 
@@ -131,6 +133,13 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.NetworkPolicies, "network-policies", "Enforce network policies and security groups, `on|off` (default: on for a new root, off for a root of an older dewd)"),
 		text(&c.LogFormat, "log-format", "Format of dewd's own log on stderr, `text|json`"),
 		value(&level{&c.LogLevel}, "log-level", "Lowest level of dewd's own log, `debug|info|warn|error`"),
+		text(&c.Cluster.Engine, "engine", "Where instances run, `containerd|kubernetes`: on this machine or as Pods in a cluster"),
+		text(&c.Cluster.Kubeconfig, "kubeconfig", "Kubeconfig `file` of the cluster for --engine kubernetes (default: the cluster that dewd runs in)"),
+		text(&c.Cluster.Namespace, "namespace", "Namespace `name` for the Pods of instances"),
+		text(&c.Cluster.Registry, "registry", "Registry and folder for the images of Pods, `host/folder`: dewd pushes to it, and the nodes pull from it"),
+		text(&c.Cluster.PullSecret, "pull-secret", "Secret `name` with which the nodes log in to --registry"),
+		text(&c.Cluster.AgentListen, "agent-listen", "Listen `address` for the agents in Pods"),
+		text(&c.Cluster.AgentAddress, "agent-address", "Address of --agent-listen for Pods, `host:port`"),
 	}, c.Outbound.flags()...)
 }
 
@@ -338,7 +347,7 @@ func (c *config) validate() error {
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
 	must(c.LogAge >= 0, "log-age", "%s is less than 0", c.LogAge)
-	errs = slices.Concat(errs, validatePolicy(c.Policy), c.Staging.validate(), c.Marketplace.validate(), c.Mailing.validate())
+	errs = slices.Concat(errs, validatePolicy(c.Policy), c.Staging.validate(), c.Marketplace.validate(), c.Mailing.validate(), c.Cluster.Validate())
 	return errors.Join(errs...)
 }
 

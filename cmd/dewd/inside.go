@@ -35,7 +35,7 @@ type bridgeListeners struct {
 // openInside opens the ports for instances. If another program uses them, instances
 // cannot connect, but everything else works.
 func (d *daemon) openInside(context.Context) error {
-	if d.cfg.Listen == "" {
+	if d.cfg.Listen == "" || !d.engine.Gateway().IsValid() {
 		return nil
 	}
 	d.inside = bridgeListeners{host: d.engine.Gateway(), log: d.log}

@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/auth/sso"
 	"github.com/dewrun/dew/certs"
+	"github.com/dewrun/dew/cmd/dewd/cluster"
 	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/console"
 	"github.com/dewrun/dew/drain"
@@ -27,6 +28,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/netpolicy"
+	"github.com/dewrun/dew/netpolicy/desired"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
@@ -78,7 +80,7 @@ type daemon struct {
 	appLogs    appLogs
 	subnet     netip.Prefix
 	private    *private.Daemon // nil if the machine's own containerd is used
-	engine     *containerd.Engine
+	engine     engine
 	sup        *supervisor.Supervisor
 	router     *route.Router
 	usage      *usage.Sampler
@@ -109,9 +111,25 @@ type daemon struct {
 	closers []func() error // in the order of opening
 }
 
+// engine is an engine with what dewd needs besides the supervisor.
+type engine interface {
+	runtime.Engine
+	Gateway() netip.Addr // address of this machine for instances; not valid: none
+	Address() string     // of containerd, or of the API server
+	Keep(ctx context.Context)
+	PruneImages(ctx context.Context, has func(sha string) bool) error
+	PruneStacks(ctx context.Context, keep func(id string) bool) error
+	TearDown(ctx context.Context) error
+	Left() error
+	PoliciesChanged()
+	UseCertificates(c *certs.Instances)
+	UseNames()
+	Close() error
+}
+
 // open opens the parts of the daemon, bottom up. A step that fails undoes the others.
 func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err error) {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && !cfg.Cluster.Used() {
 		return nil, errors.New("cannot run without root permissions (use sudo dewd, or systemctl start dew)")
 	}
 	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(trigger, 1), stale: make(trigger, 1)}
@@ -178,6 +196,9 @@ func (d *daemon) chooseSubnet(ctx context.Context) (netip.Prefix, error) {
 		if !errors.Is(err, store.ErrNotFound) {
 			return p, err
 		}
+		if p = clusterSubnet; d.cfg.Cluster.Used() {
+			return p, settings.Put("subnet", p)
+		}
 		if p, err = network.TakeSubnet(ctx, names.For(d.cfg.Root).Bridge); err != nil {
 			return p, err
 		}
@@ -229,6 +250,9 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 // openContainerd finds the machine's containerd, or uses a private one. A root that
 // once had a private one keeps it, because its instances are there.
 func (d *daemon) openContainerd(ctx context.Context) error {
+	if d.cfg.Cluster.Used() {
+		return nil
+	}
 	own := filepath.Join(d.cfg.Root, "containerd")
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
 		served, err := private.SocketAnswers(ctx, d.cfg.Containerd)
@@ -250,6 +274,9 @@ func (d *daemon) openContainerd(ctx context.Context) error {
 }
 
 func (d *daemon) openEngine(ctx context.Context) (err error) {
+	if d.cfg.Cluster.Used() {
+		return d.openCluster(ctx)
+	}
 	address := d.cfg.Containerd
 	if d.private != nil {
 		address = d.private.Address()
@@ -272,11 +299,12 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Called: d.called, HostPorts: d.ports.openPorts(), Policies: enforced, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Disks: disk.Config{Dir: filepath.Join(d.cfg.Root, "disks"), Off: d.cfg.DiskLimits == "off"}, Logs: d.logs, Logger: d.log,
 	}
-	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
+	e, err := containerd.New(ctx, cfg)
+	if err != nil && d.private != nil {
 		// The private containerd is not watched yet.
 		revived, rerr := d.private.Revive(ctx)
 		if rerr == nil && revived {
-			d.engine, rerr = containerd.New(ctx, cfg)
+			e, rerr = containerd.New(ctx, cfg)
 			err = nil
 		}
 		err = errors.Join(err, rerr)
@@ -284,10 +312,33 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.engine = e
 	d.closers = append(d.closers, d.engine.Close)
 	d.policies.Listen(func(string) { d.engine.PoliciesChanged() })
 	d.registry.ListenSecurityGroups(func(string) { d.engine.PoliciesChanged() })
 	d.aside.add("instances", d.engine.Left)
+	return nil
+}
+
+// clusterSubnet has the virtual addresses of instances in a cluster.
+var clusterSubnet = netip.MustParsePrefix("10.201.0.0/16")
+
+// openCluster opens the engine that runs instances as Pods.
+func (d *daemon) openCluster(ctx context.Context) (err error) {
+	d.policyMode = desired.Off
+	if d.subnet, err = d.chooseSubnet(ctx); err != nil {
+		return err
+	}
+	e, err := cluster.Open(ctx, cluster.Options{
+		Flags: d.cfg.Cluster, Name: "dew", Root: d.cfg.Root, Programs: filepath.Dir(d.cfg.Init), UID: d.cfg.AppUID,
+		Backlog: int64(d.cfg.LogBacklog), CrashFiles: int64(d.cfg.CrashFiles), Insecure: d.cfg.Staging.insecure(), KillDelay: d.cfg.Policy.KillDelay,
+		Droplet: d.droplets.OpenImage, Logs: d.logs, Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.engine = e
+	d.closers = append(d.closers, e.Close)
 	return nil
 }
 
@@ -364,7 +415,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
 		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Logins: d.logins, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
-		FixedURL: d.fixedURL, Names: []string{apiName, d.engine.Gateway().String()}, APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
+		FixedURL: d.fixedURL, Names: d.namesForInstances(), APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), MailQueue: d.notify.queue(), PreviewMail: d.notify.server.Preview, CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
@@ -376,6 +427,14 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		PolicyNotice: d.policies.Notice, SetAside: d.aside.List, Warnings: addresses{d}.warnings, Doctor: d.cfg.examineSelf,
 	})
 	return err
+}
+
+// namesForInstances returns the names of the API for instances.
+func (d *daemon) namesForInstances() []string {
+	if gateway := d.engine.Gateway(); gateway.IsValid() {
+		return []string{apiName, gateway.String()}
+	}
+	return []string{apiName}
 }
 
 // openConsole returns the web console, with its stored sessions.

@@ -183,6 +183,10 @@ func (e *Engine) processContainer(s runtime.Spec, p runtime.ProcessSpec, image s
 		},
 		SecurityContext: e.security(e.cfg.UID),
 	}
+	if p.User != nil { // of the image
+		c.SecurityContext = e.security(int64(p.User.UID))
+		c.SecurityContext.RunAsGroup = ptr.To(int64(p.User.GID))
+	}
 	if p.Memory > 0 {
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory + wrapperMemory)}
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory)}

@@ -88,6 +88,9 @@ func (c *container) build(ctx context.Context, kind string) error {
 		return err
 	}
 	e, s := c.e, c.spec
+	if err := supported(s); err != nil {
+		return err
+	}
 	image, err := e.stackImage(s.Stack)
 	if err != nil {
 		return err
@@ -122,6 +125,19 @@ func (c *container) build(ctx context.Context, kind string) error {
 			return fmt.Errorf("cannot create the Pod: %w", err)
 		}
 		return unavailable(fmt.Errorf("cannot create the Pod: %w", err))
+	}
+	return nil
+}
+
+// supported refuses what Pods cannot have.
+func supported(s runtime.Spec) error {
+	if len(s.Mounts) > 0 {
+		return &runtime.StartError{Reason: "it needs folders of this machine, which Pods do not have (use a service broker or a user-provided service instance)"}
+	}
+	for _, p := range s.Processes {
+		if p.User != nil && p.User.UID == 0 {
+			return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: "the image runs as root, which Pods are not allowed to (set another USER in the image)"}
+		}
 	}
 	return nil
 }

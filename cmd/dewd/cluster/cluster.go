@@ -1,0 +1,122 @@
+// Package cluster connects dewd with a Kubernetes cluster. Only a dewd that is built with
+// the tag kubernetes has the engine, because its libraries double the size of dewd.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/certs"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Flags are the settings of the cluster.
+type Flags struct {
+	Engine       string // Containerd or Kubernetes
+	Kubeconfig   string // empty: dewd runs in the cluster
+	Namespace    string
+	Registry     string // registry and folder of images, such as registry.example.com/dew
+	PullSecret   string
+	AgentListen  string
+	AgentAddress string
+}
+
+// The engines.
+const (
+	Containerd = "containerd"
+	Kubernetes = "kubernetes"
+)
+
+// Default returns the default settings.
+func Default() Flags {
+	return Flags{Engine: Containerd, Namespace: "dew", AgentListen: ":8486"}
+}
+
+// Used reports whether instances run in a cluster.
+func (f Flags) Used() bool { return f.Engine == Kubernetes }
+
+// Validate returns what is wrong with the settings.
+func (f Flags) Validate() (errs []error) {
+	if f.Engine != Containerd && f.Engine != Kubernetes {
+		return []error{fmt.Errorf("--engine: %q is not one of %s, %s", f.Engine, Containerd, Kubernetes)}
+	}
+	if !f.Used() {
+		return nil
+	}
+	if f.Registry == "" || strings.ContainsAny(f.Registry, " @") {
+		errs = append(errs, fmt.Errorf("--registry: %q is not a registry such as registry.example.com/dew (dewd pushes the images of stacks to it, and the nodes pull them)", f.Registry))
+	}
+	if f.Namespace == "" {
+		errs = append(errs, errors.New("--namespace: the value is empty (set the namespace for the Pods)"))
+	}
+	if f.AgentAddress == "" {
+		errs = append(errs, errors.New("--agent-address: the value is empty (set the host:port at which Pods reach --agent-listen, such as dewd.dew.svc:8486)"))
+	}
+	return errs
+}
+
+// Options has what the engine needs from dewd.
+type Options struct {
+	Flags
+	Name       string // of this daemon
+	Root       string
+	Programs   string // folder with the programs for Pods
+	UID        int
+	Backlog    int64
+	CrashFiles int64
+	Insecure   []string // registries without TLS
+	KillDelay  time.Duration
+	Droplet    func(sha string) (io.ReadCloser, error)
+	Logs       *logstream.Logs
+	Logger     *slog.Logger
+}
+
+// Engine is an engine with the functions that dewd needs besides the supervisor. Those
+// that concern one machine do nothing.
+type Engine struct {
+	runtime.Engine
+	runtime.CrashKeeper
+	server   string
+	close    func() error
+	tearDown func(context.Context) error
+}
+
+// Gateway returns no address: instances reach dewd through the cluster.
+func (e *Engine) Gateway() netip.Addr { return netip.Addr{} }
+
+// Address returns the address of the API server.
+func (e *Engine) Address() string { return e.server }
+
+// Keep waits for the end of ctx: the engine watches its Pods by itself.
+func (e *Engine) Keep(ctx context.Context) { <-ctx.Done() }
+
+// PruneImages does nothing: droplets are unpacked in each Pod.
+func (e *Engine) PruneImages(context.Context, func(sha string) bool) error { return nil }
+
+// PruneStacks does nothing: the registry keeps the images of stacks.
+func (e *Engine) PruneStacks(context.Context, func(id string) bool) error { return nil }
+
+// TearDown stops every instance.
+func (e *Engine) TearDown(ctx context.Context) error { return e.tearDown(ctx) }
+
+// Left returns nothing: the next sweep finds what could not be removed.
+func (e *Engine) Left() error { return nil }
+
+// PoliciesChanged does nothing: the cluster has its own network policies.
+func (e *Engine) PoliciesChanged() {}
+
+// UseCertificates does nothing: Pods have the certificates of their stack.
+func (e *Engine) UseCertificates(*certs.Instances) {}
+
+// UseNames does nothing: Pods use the DNS of the cluster.
+func (e *Engine) UseNames() {}
+
+// Close stops the engine. The instances keep running.
+func (e *Engine) Close() error { return e.close() }

@@ -1,0 +1,91 @@
+//go:build kubernetes
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	client "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/kubernetes"
+	"github.com/dewrun/dew/runtime/kubernetes/images"
+)
+
+// startLimit is how long a Pod can take to start. It includes the pull of its images.
+const startLimit = 5 * time.Minute
+
+// minGrace is the shortest time that Kubernetes gives a Pod that someone else deletes, so
+// that dewd can read its last lines.
+const minGrace = 30 * time.Second
+
+// Open connects with the cluster, and pushes the image of the agent.
+func Open(ctx context.Context, o Options) (_ *Engine, err error) {
+	var cfg *rest.Config
+	if o.Kubeconfig == "" {
+		if cfg, err = rest.InClusterConfig(); err != nil {
+			return nil, fmt.Errorf("cannot find the cluster: %w (set --kubeconfig if dewd does not run in the cluster)", err)
+		}
+	} else if cfg, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
+		return nil, fmt.Errorf("cannot read --kubeconfig %s: %w", o.Kubeconfig, err)
+	}
+	cfg.QPS, cfg.Burst = 200, 400
+	api, err := client.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := strings.Cut(o.Registry, "/")
+	store := &images.Store{Prefix: o.Registry, Insecure: slices.Contains(o.Insecure, host)}
+	agent, err := store.PushPrograms(ctx, o.Programs)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", o.AgentListen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for Pods at --agent-listen: %w", err)
+	}
+	e, err := kubernetes.New(ctx, kubernetes.Config{
+		Client: api, Namespace: o.Namespace, Name: o.Name, Dir: filepath.Join(o.Root, "kubernetes"), Listener: l, Address: o.AgentAddress, Image: agent,
+		StackImage: func(s stack.Stack) (string, error) { return stackImage(ctx, store, s) },
+		PullPolicy: corev1.PullIfNotPresent, PullSecret: o.PullSecret, UID: int64(o.UID), Backlog: o.Backlog, Droplet: o.Droplet,
+		Crashed: kubernetes.Crashed{Dir: filepath.Join(o.Root, "crashed"), Bytes: o.CrashFiles}, Logs: o.Logs, Logger: o.Logger,
+		StartLimit: startLimit, GracePeriod: max(minGrace, o.KillDelay),
+	})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &Engine{Engine: e, CrashKeeper: e, server: cfg.Host, close: e.Close, tearDown: func(ctx context.Context) error { return tearDown(ctx, e) }}, nil
+}
+
+// stackImage pushes the image of a stack. The stack with the files of this machine is
+// not on the nodes.
+func stackImage(ctx context.Context, store *images.Store, s stack.Stack) (string, error) {
+	if len(s.Tree) == 0 {
+		return "", &runtime.StartError{Reason: fmt.Sprintf("the stack %s has the files of this machine, which the nodes do not have: run dew stack build debian, then push the app with -s debian", s.Name)}
+	}
+	return store.PushStack(context.WithoutCancel(ctx), s)
+}
+
+// tearDown stops every instance and removes its Pod.
+func tearDown(ctx context.Context, e *kubernetes.Engine) error {
+	found, err := e.Adopt(ctx)
+	if some := (*runtime.AdoptError)(nil); err != nil && !errors.As(err, &some) { // the sweep removes those
+		return err
+	}
+	var errs error
+	for _, c := range found {
+		errs = errors.Join(errs, c.Delete(ctx))
+	}
+	return errors.Join(errs, e.Sweep(ctx, nil))
+}
