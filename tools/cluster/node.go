@@ -115,7 +115,7 @@ func writeNodeFiles(s *settings, number int) error {
 	for path, text := range map[string]string{
 		"/run/containerd.toml":                        containerdConfig,
 		"/run/cni/net.d/10-cluster.conflist":          fmt.Sprintf(cniConfig, nodePods(number)),
-		"/run/registries/" + registry + "/hosts.toml": fmt.Sprintf("server = \"http://%s\"\n", registry),
+		"/run/registries/" + registry + "/hosts.toml": fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\ncapabilities = [\"pull\", \"resolve\"]\n", registry),
 		"/run/kubelet.yaml":                           fmt.Sprintf(kubeletConfig, s.path("ca.crt")),
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
