@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	_ "embed" // for the configuration of the registry
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ const (
 	startTimeout = 4 * time.Minute // of every part of the cluster
 	maxStarts    = 6               // of a component, while the cluster starts
 )
+
+//go:embed registry.yaml
+var registryConfig string
 
 // control is process 1 of the control plane.
 type control struct {
@@ -152,7 +156,7 @@ func (c *control) setUp() error {
 	if err := writePauseImage(c.program("pause"), c.path("pause.tar")); err != nil {
 		return err
 	}
-	registry := fmt.Sprintf("version: 0.1\nlog: {accesslog: {disabled: true}, level: warn}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: \":%s\"}\n", c.path("registry"), registryPort)
+	registry := fmt.Sprintf(registryConfig, c.path("registry"), registryPort)
 	if err := os.WriteFile(c.path("registry.yaml"), []byte(registry), 0o644); err != nil {
 		return err
 	}
