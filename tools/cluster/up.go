@@ -19,6 +19,7 @@ const (
 	controlCommand = "run-control"
 	folderPrefix   = "dew-kubernetes-"
 	maxNodes       = 9
+	maxSocketPath  = 107 // the limit of the kernel
 )
 
 // up runs outside of the namespaces. It starts process 1 of the control plane in them,
@@ -115,6 +116,9 @@ func (s *settings) absolute() error {
 			return fmt.Errorf("%s is below /run or /var, which nodes cannot see: choose another folder", abs)
 		}
 		*path = abs
+	}
+	if socket := s.socket(nodeName(s.Nodes)); len(socket) > maxSocketPath {
+		return fmt.Errorf("the path of the socket %s is longer than %d characters: choose another --dir", socket, maxSocketPath)
 	}
 	return nil
 }
