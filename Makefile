@@ -34,7 +34,7 @@ TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=
 	chromium=chromium certutil=libnss3-tools
 BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 K8S_NEEDS  := containerd=containerd runc=runc mmdebstrap=mmdebstrap docker-registry=docker-registry nft=nftables \
-	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux
+	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux kubectl=kubernetes-client
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # The linters are in tools/go.mod and the sample apps in examples/go.mod, so that

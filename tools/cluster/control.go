@@ -15,10 +15,8 @@ import (
 	"time"
 )
 
-const (
-	startTimeout = 4 * time.Minute // of every part of the cluster
-	maxStarts    = 6               // of a component, while the cluster starts
-)
+// maxStarts limits the starts of a component while the cluster starts.
+const maxStarts = 6
 
 //go:embed registry.yaml
 var registryConfig string
@@ -298,7 +296,7 @@ func (c *control) nodesReady() error {
 // fails early if a component exits again and again.
 func (c *control) waitFor(what string, ok func() error) error {
 	said := time.Now()
-	return waitFor(what, func() error {
+	return waitFor(what, c.Timeout, func() error {
 		err := ok()
 		if err == nil {
 			return nil
@@ -330,8 +328,8 @@ func (c *control) logTail(state componentState) string {
 type final struct{ error }
 
 // waitFor waits until ok returns nil.
-func waitFor(what string, ok func() error) error {
-	for end := time.Now().Add(startTimeout); ; <-time.After(50 * time.Millisecond) {
+func waitFor(what string, timeout time.Duration, ok func() error) error {
+	for end := time.Now().Add(timeout); ; <-time.After(50 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return nil

@@ -62,7 +62,7 @@ func runNodeInside(dir, name string) error {
 	if err := m.add(&component{name: "containerd", args: []string{"containerd", "--config", "/run/containerd.toml"}}); err != nil {
 		return err
 	}
-	if err := waitFor("containerd", func() error { return m.output(nil, "ctr", "--address", containerdSocket, "version") }); err != nil {
+	if err := waitFor("containerd", s.Timeout, func() error { return m.output(nil, "ctr", "--address", containerdSocket, "version") }); err != nil {
 		return err
 	}
 	if err := m.importImage(s.path("pause.tar")); err != nil {

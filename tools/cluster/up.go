@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -76,6 +77,7 @@ func readFlags(args []string) (*settings, error) {
 	flags.StringVar(&s.Logs, "logs", "", "")
 	flags.StringVar(&s.Stack, "stack", "", "")
 	flags.IntVar(&s.Nodes, "nodes", 1, "")
+	flags.DurationVar(&s.Timeout, "timeout", 4*time.Minute, "")
 	if err := flags.Parse(args); err != nil {
 		return nil, exitCode(2)
 	}
