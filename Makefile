@@ -60,7 +60,7 @@ holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r
 .PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what dewd needs to run, if it is not there (Debian)
 	@dist/need.sh $(RUN_NEEDS)
