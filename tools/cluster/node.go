@@ -27,9 +27,11 @@ func runNode(dir, name string) error {
 		return err
 	}
 	runtime.LockOSThread()
-	if _, err := os.NewFile(3, "network").Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	network := os.NewFile(3, "network")
+	if _, err := network.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: the network is not ready: %w", name, err)
 	}
+	network.Close()
 	if err := privateMounts(name); err != nil {
 		return err
 	}
