@@ -34,7 +34,7 @@ TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=
 	chromium=chromium certutil=libnss3-tools
 BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 K8S_NEEDS  := containerd=containerd runc=runc mmdebstrap=mmdebstrap docker-registry=docker-registry nft=nftables \
-	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux
+	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux kubectl=kubernetes-client
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # The linters are in tools/go.mod and the sample apps in examples/go.mod, so that
@@ -60,7 +60,7 @@ holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r
 .PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what dewd needs to run, if it is not there (Debian)
 	@dist/need.sh $(RUN_NEEDS)

@@ -46,6 +46,9 @@ var layers = map[string]int{
 // containerdUser is the only package, with those below it, that can import containerd.
 const containerdUser = "runtime/containerd"
 
+// testOnly are the packages that only tests import, and other packages of this list.
+var testOnly = map[string]bool{"testkit": true, "runtime/kubernetes/kubetest": true}
+
 // imported is one import of one file.
 type imported struct {
 	pkg, path string
@@ -72,11 +75,11 @@ func layerViolation(i imported) string {
 	if !known {
 		return "package " + to + " is in no layer"
 	}
-	if to == "testkit" && i.pkg != to {
-		if i.test {
+	if testOnly[to] && i.pkg != to {
+		if i.test || testOnly[i.pkg] && target < from {
 			return ""
 		}
-		return "testkit is only for tests"
+		return to + " is only for tests"
 	}
 	// Tests can import fakes and test suites above their own package, and an external
 	// test its own package. The tests of the databases need containers.
@@ -144,6 +147,8 @@ func TestLayerViolation(t *testing.T) {
 		{"containerd in a test elsewhere", imported{pkg: "runtime", path: "github.com/containerd/errdefs", test: true}, "only runtime/containerd knows containerd"},
 		{"testkit in tests", imported{pkg: "store", path: module + "/testkit", test: true}, ""},
 		{"testkit outside of tests", imported{pkg: "runtime", path: module + "/testkit"}, "testkit is only for tests"},
+		{"testkit in a package for tests", imported{pkg: "runtime/kubernetes/kubetest", path: module + "/testkit"}, ""},
+		{"a package for tests outside of tests", imported{pkg: "cmd/dewd", path: module + "/runtime/kubernetes/kubetest"}, "runtime/kubernetes/kubetest is only for tests"},
 		{"fakes in tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest", test: true}, ""},
 		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "layer 3 imports layer 4"},
 		{"external test", imported{pkg: "store", path: module + "/store", test: true}, ""},

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// ComponentState is one component in the answer of GET /components.
+// componentState is one component in the answer of GET /components.
 type componentState struct {
 	Machine string `json:"machine"`
 	Name    string `json:"name"`
@@ -118,7 +118,7 @@ func (m *machine) nodeAPI() *http.ServeMux {
 	return mux
 }
 
-// clientOf returns a client and a URL for the socket of a machine.
+// clientOf returns a client for the socket of a machine.
 func clientOf(socket string) *http.Client {
 	return &http.Client{Transport: transportTo(socket)}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	_ "embed" // for the configuration of the registry
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,10 +15,11 @@ import (
 	"time"
 )
 
-const (
-	startTimeout = 4 * time.Minute // of every part of the cluster
-	maxStarts    = 6               // of a component, while the cluster starts
-)
+// maxStarts limits the starts of a component while the cluster starts.
+const maxStarts = 6
+
+//go:embed registry.yaml
+var registryConfig string
 
 // control is process 1 of the control plane.
 type control struct {
@@ -152,7 +154,7 @@ func (c *control) setUp() error {
 	if err := writePauseImage(c.program("pause"), c.path("pause.tar")); err != nil {
 		return err
 	}
-	registry := fmt.Sprintf("version: 0.1\nlog: {accesslog: {disabled: true}, level: warn}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: \":%s\"}\n", c.path("registry"), registryPort)
+	registry := fmt.Sprintf(registryConfig, c.path("registry"), registryPort)
 	if err := os.WriteFile(c.path("registry.yaml"), []byte(registry), 0o644); err != nil {
 		return err
 	}
@@ -294,7 +296,7 @@ func (c *control) nodesReady() error {
 // fails early if a component exits again and again.
 func (c *control) waitFor(what string, ok func() error) error {
 	said := time.Now()
-	return waitFor(what, func() error {
+	return waitFor(what, c.Timeout, func() error {
 		err := ok()
 		if err == nil {
 			return nil
@@ -326,8 +328,8 @@ func (c *control) logTail(state componentState) string {
 type final struct{ error }
 
 // waitFor waits until ok returns nil.
-func waitFor(what string, ok func() error) error {
-	for end := time.Now().Add(startTimeout); ; <-time.After(50 * time.Millisecond) {
+func waitFor(what string, timeout time.Duration, ok func() error) error {
+	for end := time.Now().Add(timeout); ; <-time.After(50 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return nil

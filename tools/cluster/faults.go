@@ -26,7 +26,7 @@ func (c *control) controlAPI() *http.ServeMux {
 	}))
 	mux.Handle("GET /components", handler(func(*http.Request) (any, error) { return c.allStates(), nil }))
 	var importing sync.Mutex // one import of the stack at a time
-	imported := map[string]int{}
+	imported := map[string]bool{}
 	for n, name := range c.nodeNames() {
 		mux.Handle("/machines/"+name+"/", forwardTo(c.socket(name)))
 		mux.Handle("POST /machines/"+name+"/link/{action}", handler(func(r *http.Request) (any, error) {
@@ -79,11 +79,11 @@ func (c *control) power(number int, action string) error {
 }
 
 // importStack loads the image for tests once into each node.
-func (c *control) importStack(node string, imported map[string]int) error {
+func (c *control) importStack(node string, imported map[string]bool) error {
 	if c.Stack == "" {
 		return fmt.Errorf("the cluster has no image for tests: start it with --stack FILE")
 	}
-	if imported[node] == 1 {
+	if imported[node] {
 		return nil
 	}
 	archive, err := os.Open(c.Stack)
@@ -99,7 +99,7 @@ func (c *control) importStack(node string, imported map[string]int) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s cannot import %s: %s", node, c.Stack, resp.Status)
 	}
-	imported[node] = 1
+	imported[node] = true
 	return nil
 }
 

@@ -29,6 +29,7 @@ const usage = `cluster starts a Kubernetes cluster for tests on this machine. It
   --nodes N    up: number of nodes (default 1)
   --logs DIR   up: folder for the logs of the components (default: logs in the folder of the cluster)
   --stack FILE up: OCI archive of the image for tests (default: none)
+  --timeout T  up: time limit for the start of each component (default 4m)
   --node NAME  enter: run COMMAND on this node (default: beside the control plane)
 
 COMMAND has KUBECONFIG, DEW_CLUSTER (a unix socket that controls the cluster, see package

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 )
 
 const bridgeName = "cluster0"
@@ -53,7 +51,7 @@ func nodeNetwork(pid, number, nodes int) error {
 	if err := connect(here, there, ns, number); err != nil {
 		return fmt.Errorf("cannot connect %s to the network: %w", nodeName(number), err)
 	}
-	if err := addRoute(here, nodePods(number), bridgeName, nodeAddress(number)); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := addRoute(here, nodePods(number), bridgeName, nodeAddress(number)); err != nil {
 		return err
 	}
 	for other := range nodes {

@@ -27,9 +27,11 @@ func runNode(dir, name string) error {
 		return err
 	}
 	runtime.LockOSThread()
-	if _, err := os.NewFile(3, "network").Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	network := os.NewFile(3, "network")
+	if _, err := network.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: the network is not ready: %w", name, err)
 	}
+	network.Close()
 	if err := privateMounts(name); err != nil {
 		return err
 	}
@@ -62,7 +64,7 @@ func runNodeInside(dir, name string) error {
 	if err := m.add(&component{name: "containerd", args: []string{"containerd", "--config", "/run/containerd.toml"}}); err != nil {
 		return err
 	}
-	if err := waitFor("containerd", func() error { return m.output(nil, "ctr", "--address", containerdSocket, "version") }); err != nil {
+	if err := waitFor("containerd", s.Timeout, func() error { return m.output(nil, "ctr", "--address", containerdSocket, "version") }); err != nil {
 		return err
 	}
 	if err := m.importImage(s.path("pause.tar")); err != nil {
@@ -115,7 +117,7 @@ func writeNodeFiles(s *settings, number int) error {
 	for path, text := range map[string]string{
 		"/run/containerd.toml":                        containerdConfig,
 		"/run/cni/net.d/10-cluster.conflist":          fmt.Sprintf(cniConfig, nodePods(number)),
-		"/run/registries/" + registry + "/hosts.toml": fmt.Sprintf("server = \"http://%s\"\n", registry),
+		"/run/registries/" + registry + "/hosts.toml": fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\ncapabilities = [\"pull\", \"resolve\"]\n", registry),
 		"/run/kubelet.yaml":                           fmt.Sprintf(kubeletConfig, s.path("ca.crt")),
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Addresses of the cluster. They are in network namespaces of their own, so that they
@@ -36,6 +37,8 @@ type settings struct {
 	Cgroup   string   `json:"cgroup"`   // in every hierarchy
 	Nodes    int      `json:"nodes"`
 	Command  []string `json:"command"`
+
+	Timeout time.Duration `json:"timeout"` // for the start of each component
 }
 
 func (s *settings) path(elem ...string) string {

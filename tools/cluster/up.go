@@ -13,12 +13,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
 	controlCommand = "run-control"
 	folderPrefix   = "dew-kubernetes-"
 	maxNodes       = 9
+	maxSocketPath  = 107 // the limit of the kernel
 )
 
 // up runs outside of the namespaces. It starts process 1 of the control plane in them,
@@ -75,6 +77,7 @@ func readFlags(args []string) (*settings, error) {
 	flags.StringVar(&s.Logs, "logs", "", "")
 	flags.StringVar(&s.Stack, "stack", "", "")
 	flags.IntVar(&s.Nodes, "nodes", 1, "")
+	flags.DurationVar(&s.Timeout, "timeout", 4*time.Minute, "")
 	if err := flags.Parse(args); err != nil {
 		return nil, exitCode(2)
 	}
@@ -115,6 +118,9 @@ func (s *settings) absolute() error {
 			return fmt.Errorf("%s is below /run or /var, which nodes cannot see: choose another folder", abs)
 		}
 		*path = abs
+	}
+	if socket := s.socket(nodeName(s.Nodes)); len(socket) > maxSocketPath {
+		return fmt.Errorf("the path of the socket %s is longer than %d characters: choose another --dir", socket, maxSocketPath)
 	}
 	return nil
 }
