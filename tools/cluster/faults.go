@@ -21,7 +21,7 @@ func (c *control) controlAPI() *http.ServeMux {
 		return map[string]any{
 			"dir": c.Dir, "logs": c.Logs, "kubeconfig": c.path("kubeconfig"), "nodes": c.nodeNames(),
 			"registry": controlAddress + ":" + registryPort, "server": apiServer, "token": c.token,
-			"ca": c.path("ca.crt"), "stackImage": stackImage, "program": c.program("cluster"),
+			"ca": c.path("ca.crt"), "stackImage": stackImage, "stackArchive": c.Stack, "program": c.program("cluster"),
 		}, nil
 	}))
 	mux.Handle("GET /components", handler(func(*http.Request) (any, error) { return c.allStates(), nil }))

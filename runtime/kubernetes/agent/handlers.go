@@ -77,25 +77,33 @@ func (a *Agent) handleReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handleStart starts all processes. If one cannot be started, the others are killed with
-// the Pod.
+// handleStart starts all processes at the same time. If one cannot be started, the
+// others are killed with the Pod.
 func (a *Agent) handleStart(w http.ResponseWriter, r *http.Request) {
 	var s link.Start
 	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
 		link.Fail(w, http.StatusBadRequest, err)
 		return
 	}
+	errs := make([]error, len(s.Processes))
+	var work sync.WaitGroup
 	for i, p := range s.Processes {
-		c, err := a.wrapperOf(r.Context(), p.Exec)
-		if err == nil {
+		work.Go(func() {
 			one := wrapper.Start{Process: p}
 			if i == 0 {
 				one.Files, one.FilesDir = s.Files, s.FilesDir
 			}
-			err = c.Call(r.Context(), link.PathStart, one, nil)
-		}
+			c, err := a.wrapperOf(r.Context(), p.Exec)
+			if err == nil {
+				err = c.Call(r.Context(), link.PathStart, one, nil)
+			}
+			errs[i] = err
+		})
+	}
+	work.Wait()
+	for i, err := range errs {
 		if err != nil {
-			w.Header().Set(link.ExecHeader, p.Exec)
+			w.Header().Set(link.ExecHeader, s.Processes[i].Exec)
 			fail(w, err)
 			return
 		}

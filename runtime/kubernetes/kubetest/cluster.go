@@ -46,6 +46,7 @@ type Cluster struct {
 	Program    string // starts another cluster
 
 	stack   string
+	archive string // OCI archive of stack
 	control *http.Client
 }
 
@@ -72,8 +73,8 @@ func Open(t testing.TB) *Cluster {
 	}}}
 	t.Cleanup(c.control.CloseIdleConnections)
 	var facts struct {
-		Kubeconfig, Registry, Server, Token, CA, StackImage, Logs, Program string
-		Nodes                                                              []string
+		Kubeconfig, Registry, Server, Token, CA, StackImage, StackArchive, Logs, Program string
+		Nodes                                                                            []string
 	}
 	c.call(t, http.MethodGet, "/cluster", nil, &facts)
 	ca, err := os.ReadFile(facts.CA)
@@ -82,7 +83,7 @@ func Open(t testing.TB) *Cluster {
 	}
 	c.Client = newClient(facts.Server, facts.Token, ca)
 	c.Kubeconfig, c.Registry, c.Nodes = facts.Kubeconfig, facts.Registry, facts.Nodes
-	c.stack, c.Logs, c.Program = facts.StackImage, facts.Logs, facts.Program
+	c.stack, c.archive, c.Logs, c.Program = facts.StackImage, facts.StackArchive, facts.Logs, facts.Program
 	return c
 }
 
@@ -221,6 +222,15 @@ func (c *Cluster) StackImage(t testing.TB) string {
 		c.call(t, http.MethodPost, "/machines/"+node+"/images/stack", nil, nil)
 	}
 	return c.stack
+}
+
+// StackArchive returns the OCI archive of the image for tests.
+func (c *Cluster) StackArchive(t testing.TB) string {
+	t.Helper()
+	if c.archive == "" {
+		t.Fatal("the cluster has no image for tests: start it with --stack FILE")
+	}
+	return c.archive
 }
 
 // ImportImage loads an OCI archive into the images of a node. The annotation
