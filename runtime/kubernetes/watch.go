@@ -73,6 +73,7 @@ func (e *Engine) watchFrom(version string) error {
 		return fmt.Errorf("cannot watch the Pods of namespace %s: %w", e.cfg.Namespace, err)
 	}
 	defer w.Stop()
+	e.setOutage(nil)
 	for {
 		select {
 		case <-e.ctx.Done():

@@ -235,7 +235,12 @@ func (c *Client) Stream(ctx context.Context, path string, first []byte) (*Stream
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	r, w := io.Pipe()
-	resp, err := c.do(own, http.MethodPost, path, io.MultiReader(bytes.NewReader(first), r))
+	// The transport closes the body when the stream ends. Then a write must not wait.
+	body := struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(first), r), r}
+	resp, err := c.do(own, http.MethodPost, path, body)
 	if !stop() || err != nil {
 		cancel()
 		if err == nil {
