@@ -70,7 +70,7 @@ setup-test: setup ## install what the tests need besides, starting no service
 setup-vmtest: setup-test
 	@dist/need.sh --no-start $(VM_NEEDS)
 
-build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static, static (ARCH=amd64 or arm64)
+build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp, bin/dew-static and bin/dew-buildpack, static (ARCH=amd64 or arm64)
 	@mkdir -p '$(BIN)'
 	@[ -x '$(BIN)/dewd' ] || echo '==> building $(BIN)/: some minutes the first time'
 	@CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o '$(BIN)/' ./cmd/...

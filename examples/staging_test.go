@@ -99,6 +99,36 @@ func TestPushErrors(t *testing.T) {
 	waitForPage(t, name, "/", "a page\n")
 }
 
+// A version that the stack does not have fails the push with the file and its line. A
+// version that Cloud Foundry ignores, or that cannot be read, is a warning in the log.
+func TestVersionHints(t *testing.T) {
+	const name = "versions"
+	deleteLater(t, name)
+	push := func(files map[string]string) result {
+		dir := t.TempDir()
+		for file, text := range files {
+			write(t, filepath.Join(dir, file), text, 0o644)
+		}
+		return dewd.dew("", "push", name, "-p", dir, "-m", "32M", "-u", "process", "--no-route", "-c", "sleep 1000")
+	}
+	const end = ` asks for [A-Z].* 99.*, but this machine has [0-9.]+\. Install that version, change the version.*, or use another stack or an image$`
+	for want, files := range map[string]map[string]string{
+		`package\.json line 2 \(engines\.node\)`: {"package.json": "{\n\"engines\": {\"node\": \"99.x\"}}"},
+		`Gemfile line 1`:                         {"Gemfile": "ruby '~> 99.0'\n"},
+		`runtime\.txt line 1`:                    {"runtime.txt": "python-99.1.x\n", "requirements.txt": ""},
+	} {
+		r := push(files)
+		if r.code != 3 || !regexp.MustCompile(`(?m)^dew: cannot stage `+name+`: `+want+end).MatchString(r.err) {
+			t.Errorf("status %d, want 3 and %s:\n%s", r.code, want, r.err)
+		}
+	}
+	if r := push(map[string]string{"Gemfile": "ruby '>= 2.0', '< 99'\n", ".ruby-version": "the newest\n"}); r.code != 0 {
+		t.Fatalf("status %d:\n%s", r.code, r.err)
+	}
+	wantLine(t, stagingLines(t, name), `^ +Ruby [0-9.]+ satisfies >= 2\.0, < 99 \(Gemfile line 1\)$`)
+	wantLine(t, stagingLines(t, name), `^ +WARNING: Cannot compare the Ruby version in \.ruby-version line 1: "the newest" is not a version$`)
+}
+
 // A restage replaces the instance. An unchanged push stages nothing.
 func TestRestage(t *testing.T) {
 	const name, want = "hello-node", "hello from Node.js in production\n"
