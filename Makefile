@@ -26,13 +26,13 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli /usr/bin/python3=python3 \
+	javac=openjdk-17-jdk-headless ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli nginx=nginx-light /usr/bin/python3=python3 \
 	/usr/bin/pip3=python3-pip unzip=unzip \
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog postfix=postfix '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
 	chromium=chromium certutil=libnss3-tools
-BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
+BENCH_NEEDS := dockerd=docker.io caddy=caddy wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # The linters are in tools/go.mod and the sample apps in examples/go.mod, so that

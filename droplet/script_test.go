@@ -147,6 +147,7 @@ func TestScriptNamesMissingTools(t *testing.T) {
 		"bundler":  {map[string]string{"Gemfile": "gem 'x'\n"}, map[string]string{"ruby": ""}, "Bundler\nruby-bundler\n"},
 		"php":      {map[string]string{"index.php": ""}, nil, "PHP\nphp-cli\n"},
 		"composer": {map[string]string{"composer.json": "{}"}, map[string]string{"php": "echo 1"}, "Composer\ncomposer\n"},
+		"nginx":    {map[string]string{"nginx.conf": ""}, nil, "nginx\nnginx-light\n"},
 		"java":     {map[string]string{"META-INF/MANIFEST.MF": "Main-Class: App\n"}, nil, "Java\ndefault-jre-headless\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,7 @@ func missingHint(files []pushedFile) string {
 	if text := folderHint(files); text != "" {
 		return text
 	}
-	return "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + runAsIsHint
+	return "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, nginx.conf, PHP file or jar. " + runAsIsHint
 }
 
 func topLevel(files []pushedFile) (top []pushedFile) {
@@ -160,7 +160,7 @@ func programHint(top []pushedFile) string {
 }
 
 // markers are the files by which buildpacks detect an app.
-var markers = []string{"go.mod", "package.json", "requirements.txt", "pyproject.toml", "Gemfile", "Staticfile", "composer.json", "index.php", "index.html"}
+var markers = []string{"go.mod", "package.json", "requirements.txt", "pyproject.toml", "Gemfile", "Staticfile", "composer.json", "index.php", "nginx.conf", "index.html"}
 
 // folderHint returns a hint for an app that is in a subfolder.
 func folderHint(files []pushedFile) string {

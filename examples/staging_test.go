@@ -129,6 +129,46 @@ func TestVersionHints(t *testing.T) {
 	wantLine(t, stagingLines(t, name), `^ +WARNING: Cannot compare the Ruby version in \.ruby-version line 1: "the newest" is not a version$`)
 }
 
+// An app with an nginx.conf runs in the nginx of the stack, with its templates filled in
+// and its log in that of the app. A wrong configuration fails the push.
+func TestNginx(t *testing.T) {
+	const name = "proxied"
+	deleteLater(t, name)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "public", "index.html"), "a page\n", 0o644)
+	write(t, filepath.Join(dir, "conf", "site.conf"), "server {\n  listen {{port}};\n  root public;\n"+
+		"  location = /name { default_type text/plain; return 200 \"{{env \"NAME\"}}\\n\"; }\n}\n", 0o644)
+	write(t, filepath.Join(dir, "manifest.yml"), "applications:\n- {name: proxied, memory: 32M, env: {NAME: a name}}\n", 0o644)
+	const head = "error_log stderr notice;\nevents {}\nhttp {\n  log_format short 'nginx: $request $status';\n  access_log /dev/stdout short;\n"
+	for bad, want := range map[string]string{
+		head + "  server { listen 8080; }\n}\n":                "nginx.conf line 6: `listen 8080` does not use the port of the app. Write `listen {{port}};`",
+		head + "  include conf/site.conf;\n  no_such on;\n}\n": `nginx.conf line 7: unknown directive "no_such"`,
+		head + "  include conf/none.conf;\n}\n":                "nginx.conf line 6: cannot include conf/none.conf: the file does not exist",
+		"{{prot}}\n":                                           `nginx.conf line 1: cannot fill in the template: function "prot" not defined`,
+	} {
+		write(t, filepath.Join(dir, "nginx.conf"), bad, 0o644)
+		if r := dewd.dew(dir, "push"); r.code != 3 || !strings.Contains(r.err, "dew: cannot stage "+name+": "+want) {
+			t.Errorf("status %d, want 3 and %s:\n%s", r.code, want, r.err)
+		}
+	}
+	write(t, filepath.Join(dir, "nginx.conf"), head+"  include conf/site.conf;\n}\n", 0o644)
+	dew(t, dir, "push")
+	waitForPage(t, name, "/", "a page\n")
+	waitForPage(t, name, "/name", "a name\n")
+	eventually(t, "the lines of nginx", func() error {
+		want := map[string]bool{"OUT nginx: GET /name HTTP/1.1 200": true}
+		start := false
+		for _, l := range logsOf(t, name) {
+			delete(want, l.Stream+" "+l.Text)
+			start = start || l.Stream == "ERR" && strings.Contains(l.Text, "start worker process")
+		}
+		if len(want) > 0 || !start {
+			return fmt.Errorf("missing: %v; its start on stderr: %t", want, start)
+		}
+		return nil
+	})
+}
+
 // A restage replaces the instance. An unchanged push stages nothing.
 func TestRestage(t *testing.T) {
 	const name, want = "hello-node", "hello from Node.js in production\n"

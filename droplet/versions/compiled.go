@@ -138,6 +138,35 @@ func jreVersion(text string) (version string, ok bool, err error) {
 	return "", false, nil
 }
 
+// readNginx reads nginx.version of buildpack.yml. The names of version lines accept all
+// versions.
+func readNginx(a App) []Hint {
+	const name = "buildpack.yml"
+	text, ok, err := a.read(name)
+	if !ok {
+		return nil
+	}
+	if err != nil {
+		return []Hint{unreadable(name, err)}
+	}
+	n, err := yamlfile.Read([]byte(text), maxFile)
+	if err != nil {
+		return []Hint{unreadable(name, errors.New("the file is not YAML"))}
+	}
+	settings := n.Get("nginx")
+	if settings == nil || settings.Get("version") == nil {
+		return nil
+	}
+	version := settings.Get("version")
+	value := fmt.Sprint(version.Plain())
+	if value == "mainline" || value == "stable" {
+		return nil
+	}
+	h := Hint{Where: at(name, version.Line) + " (nginx.version)", Text: value, Must: true, Suggest: "%s.x"}
+	h.accepts, h.err = npmRange(value)
+	return []Hint{h}
+}
+
 // javaVersion parses a version of Java. Java 8 is also written 1.8.
 func javaVersion(text string) (accepter, error) {
 	if text == "+" {

@@ -17,6 +17,7 @@ var languages = map[string]struct {
 }{
 	"go":     {"Go", readGo},
 	"java":   {"Java", readJava},
+	"nginx":  {"nginx", readNginx},
 	"node":   {"Node.js", readNode},
 	"php":    {"PHP", readPHP},
 	"python": {"Python", readPython},
@@ -71,7 +72,7 @@ func (a App) read(name string) (text string, ok bool, err error) {
 	if err != nil {
 		return "", true, plainError(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return "", true, plainError(err)

@@ -228,6 +228,16 @@ func TestCheck(t *testing.T) {
 			found: Found{"java", "17.0.12", "host"}, files: map[string]string{"$" + openJDK: "17"},
 			warnings: []string{"Cannot read the Java version in Variable JBP_CONFIG_OPEN_JDK_JRE: the value must be a mapping such as {jre: {version: 17.+}}"},
 		},
+		"nginx": {
+			found: Found{"nginx", "1.22.1", "host"}, files: map[string]string{"buildpack.yml": "---\nnginx:\n  version: 1.27.x\n"},
+			refused: "buildpack.yml line 3 (nginx.version) asks for nginx 1.27.x, but this machine has 1.22.1. Install that version, change the version to 1.22.x, or use another stack or an image",
+		},
+		"nginx line":            {found: Found{"nginx", "1.22.1", "host"}, files: map[string]string{"buildpack.yml": "nginx: {version: stable}\n"}},
+		"buildpack.yml as text": {found: Found{"nginx", "1.22.1", "host"}, files: map[string]string{"buildpack.yml": "nginx\n"}},
+		"buildpack.yml, no YAML": {
+			found: Found{"nginx", "1.22.1", "host"}, files: map[string]string{"buildpack.yml": "nginx: ["},
+			warnings: []string{"Cannot read the nginx version in buildpack.yml: the file is not YAML"},
+		},
 		"composer.json": {
 			found: Found{"php", "8.2.29", "host"}, files: map[string]string{"composer.json": "{\"require\": {\n\"php\": \"^8.3\"}}"},
 			warnings: []string{"composer.json line 2 (require.php) asks for PHP ^8.3, but this machine has 8.2.29"},
@@ -270,7 +280,7 @@ func FuzzCheck(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	names := []string{"Gemfile", ".ruby-version", "package.json", ".nvmrc", ".node-version", "runtime.txt", ".python-version", "go.mod", "system.properties", "composer.json", "$GOVERSION", "$" + openJDK}
+	names := []string{"Gemfile", ".ruby-version", "package.json", ".nvmrc", ".node-version", "runtime.txt", ".python-version", "go.mod", "system.properties", "composer.json", "buildpack.yml", "$GOVERSION", "$" + openJDK}
 	f.Fuzz(func(t *testing.T, text string) {
 		files := map[string]string{}
 		for _, name := range names {
