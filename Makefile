@@ -26,7 +26,7 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli nginx=nginx-light /usr/bin/python3=python3 \
+	javac=openjdk-17-jdk-headless /usr/share/tomcat10/skel/conf/web.xml=tomcat10-user ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli nginx=nginx-light /usr/bin/python3=python3 \
 	/usr/bin/pip3=python3-pip unzip=unzip \
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \

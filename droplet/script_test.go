@@ -114,7 +114,7 @@ func untar(t *testing.T, dir string, r io.ReadCloser) {
 			t.Fatal(err)
 		}
 		// Only the PATH of the test must be used.
-		writeFile(t, filepath.Join(dir, h.Name), strings.ReplaceAll(string(text), "/usr/local/go/bin:/usr/lib/go/bin", "/nonexistent"))
+		writeFile(t, filepath.Join(dir, h.Name), strings.NewReplacer("/usr/local/go/bin:/usr/lib/go/bin", "/nonexistent", "/usr/share/tomcat", "/nonexistent/tomcat").Replace(string(text)))
 		if err := os.Chmod(filepath.Join(dir, h.Name), h.FileInfo().Mode()); err != nil {
 			t.Fatal(err)
 		}
@@ -148,6 +148,7 @@ func TestScriptNamesMissingTools(t *testing.T) {
 		"php":      {map[string]string{"index.php": ""}, nil, "PHP\nphp-cli\n"},
 		"composer": {map[string]string{"composer.json": "{}"}, map[string]string{"php": "echo 1"}, "Composer\ncomposer\n"},
 		"nginx":    {map[string]string{"nginx.conf": ""}, nil, "nginx\nnginx-light\n"},
+		"tomcat":   {map[string]string{"WEB-INF/web.xml": ""}, map[string]string{"java": `echo 'openjdk version "17.0.1"'`}, "Tomcat\ntomcat10-user\n"},
 		"java":     {map[string]string{"META-INF/MANIFEST.MF": "Main-Class: App\n"}, nil, "Java\ndefault-jre-headless\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestScriptRefuses(t *testing.T) {
 		want  string
 	}{
 		"composer.json": {map[string]string{"composer.json": "no"}, nil, "composer.json is not a JSON object\n"},
-		"no jar":        {map[string]string{"App.java": ""}, []string{"java"}, "No jar with a Main-Class in its manifest found. Build one, or use another buildpack\n"},
+		"no jar":        {map[string]string{"App.java": ""}, []string{"java"}, "No jar with a Main-Class in its manifest and no WEB-INF found. Build one, or use another buildpack\n"},
 		"file server":   {map[string]string{"Staticfile": ""}, nil, "The file server dew-static is not installed beside dewd. Install dew again, or build it: make build\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

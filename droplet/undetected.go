@@ -136,7 +136,10 @@ func javaHint(top []pushedFile) string {
 		}
 	}
 	for _, f := range top {
-		if ext := path.Ext(f.name); ext == ".jar" || ext == ".war" {
+		if path.Ext(f.name) == ".war" {
+			return fmt.Sprintf("Found %[1]s. To run it in Tomcat, push the file itself: dew push NAME -p %[1]s", f.name)
+		}
+		if path.Ext(f.name) == ".jar" {
 			return fmt.Sprintf("Found %[1]s, but its manifest has no Main-Class. Build it with one, or set `command: java -cp %[1]s CLASS` and `buildpacks: [%[2]s]`", f.name, BinaryBuildpack)
 		}
 	}

@@ -129,6 +129,43 @@ func TestVersionHints(t *testing.T) {
 	wantLine(t, stagingLines(t, name), `^ +WARNING: Cannot compare the Ruby version in \.ruby-version line 1: "the newest" is not a version$`)
 }
 
+// A war runs in the Tomcat of the stack at the path /, with the JVM's memory computed. If
+// it cannot start, the instance crashes.
+func TestWar(t *testing.T) {
+	const name = "shop"
+	deleteLater(t, name)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "index.jsp"), `<% System.out.println("the page ran"); %>path <%= application.getContextPath() + "/" + 6 * 7 %>`, 0o644)
+	write(t, filepath.Join(dir, "META-INF", "MANIFEST.MF"), "Manifest-Version: 1.0\n", 0o644)
+	const head = "<web-app xmlns='https://jakarta.ee/xml/ns/jakartaee' version='6.0'>"
+	write(t, filepath.Join(dir, "WEB-INF", "web.xml"), head+"<listener><listener-class>no.Such</listener-class></listener></web-app>", 0o644)
+	push := []string{"push", name, "-m", "256M", "-p"}
+	if r := dewd.dew("", append(push, dir)...); r.code != 4 || !strings.Contains(r.err, "The web app could not start") {
+		t.Errorf("a web app that fails: status %d, want 4:\n%s", r.code, r.err)
+	}
+	write(t, filepath.Join(dir, "WEB-INF", "web.xml"), head+"</web-app>", 0o644)
+	war := filepath.Join(t.TempDir(), "shop.war")
+	command(t, dir, "zip", "-q", "-r", war, ".")
+	dew(t, "", append(push, war)...)
+	waitForPage(t, name, "/", "path /42")
+	if p := get(t, name, "/WEB-INF/web.xml"); p.status != 404 {
+		t.Errorf("WEB-INF is visible: %d %s", p.status, p.body)
+	}
+	eventually(t, "the lines of Tomcat", func() error {
+		var heap, page, tomcat bool
+		for _, l := range logsOf(t, name) {
+			out := l.Source == "APP/PROC/WEB" && l.Stream == "OUT"
+			heap = heap || out && heapFlag.MatchString(l.Text)
+			page = page || out && l.Text == "the page ran"
+			tomcat = tomcat || out && strings.Contains(l.Text, "Catalina.start Server startup in")
+		}
+		if !heap || !page || !tomcat {
+			return fmt.Errorf("heap %t, page %t, Tomcat %t, want all on stdout", heap, page, tomcat)
+		}
+		return nil
+	})
+}
+
 // An app with an nginx.conf runs in the nginx of the stack, with its templates filled in
 // and its log in that of the app. A wrong configuration fails the push.
 func TestNginx(t *testing.T) {

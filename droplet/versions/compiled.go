@@ -78,17 +78,7 @@ const openJDK = "JBP_CONFIG_OPEN_JDK_JRE"
 
 // readJava reads the variable for the JRE. Cloud Foundry ignores system.properties.
 func readJava(a App) []Hint {
-	var out []Hint
-	if text := strings.TrimSpace(a.Env(openJDK)); text != "" {
-		version, ok, err := jreVersion(text)
-		h := Hint{Where: "Variable " + openJDK, Text: version, Must: true, Suggest: "%s.+", err: err}
-		if err == nil && ok {
-			h.accepts, h.err = javaVersion(version)
-		}
-		if err != nil || ok {
-			out = append(out, h)
-		}
-	}
+	out := configured(a, openJDK, "jre", javaVersion)
 	text, ok, err := a.read("system.properties")
 	if !ok {
 		return out
@@ -114,9 +104,29 @@ var (
 	javaPattern = regexp.MustCompile(`^(?:[a-z]+-)?(?:1\.)?(\d+(?:\.(?:\d+|[x*+]))*)(?:[_+](?:\d+|\+))?$`)
 )
 
-// jreVersion finds jre.version in the value of the variable: a mapping, or a list of
-// mappings.
-func jreVersion(text string) (version string, ok bool, err error) {
+// readTomcat reads the variable for Tomcat.
+func readTomcat(a App) []Hint { return configured(a, "JBP_CONFIG_TOMCAT", "tomcat", prefix) }
+
+// configured reads the version of a component from a variable of the Java buildpack.
+func configured(a App, variable, component string, parse func(string) (accepter, error)) []Hint {
+	text := strings.TrimSpace(a.Env(variable))
+	if text == "" {
+		return nil
+	}
+	version, ok, err := componentVersion(text, component)
+	h := Hint{Where: "Variable " + variable, Text: version, Must: true, Suggest: "%s.+", err: err}
+	if err == nil && !ok {
+		return nil
+	}
+	if err == nil {
+		h.accepts, h.err = parse(version)
+	}
+	return []Hint{h}
+}
+
+// componentVersion finds the version of a component in the value of a variable: a
+// mapping, or a list of mappings.
+func componentVersion(text, component string) (version string, ok bool, err error) {
 	v, err := yamlfile.Values([]byte(text))
 	if err != nil {
 		return "", false, errors.New("the value is not YAML")
@@ -128,10 +138,10 @@ func jreVersion(text string) (version string, ok bool, err error) {
 	for _, entry := range list {
 		m, isMap := entry.(map[string]any)
 		if !isMap {
-			return "", false, errors.New("the value must be a mapping such as {jre: {version: 17.+}}")
+			return "", false, fmt.Errorf("the value must be a mapping such as {%s: {version: 17.+}}", component)
 		}
-		jre, _ := m["jre"].(map[string]any)
-		if found := jre["version"]; found != nil {
+		settings, _ := m[component].(map[string]any)
+		if found := settings["version"]; found != nil {
 			return fmt.Sprint(found), true, nil
 		}
 	}

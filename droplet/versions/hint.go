@@ -22,6 +22,7 @@ var languages = map[string]struct {
 	"php":    {"PHP", readPHP},
 	"python": {"Python", readPython},
 	"ruby":   {"Ruby", readRuby},
+	"tomcat": {"Tomcat", readTomcat},
 }
 
 // App is where hints are found.

@@ -224,6 +224,10 @@ func TestCheck(t *testing.T) {
 			notes: []string{"Java 17.0.12 satisfies 17.+ (Variable JBP_CONFIG_OPEN_JDK_JRE)"},
 		},
 		"JRE without a version": {found: Found{"java", "17.0.12", "host"}, files: map[string]string{"$" + openJDK: "{memory_calculator: {stack_threads: 25}}"}},
+		"Tomcat": {
+			found: Found{"tomcat", "10.1.60", "host"}, files: map[string]string{"$JBP_CONFIG_TOMCAT": "{tomcat: {version: 9.0.+}}"},
+			refused: "Variable JBP_CONFIG_TOMCAT asks for Tomcat 9.0.+, but this machine has 10.1.60. Install that version, change the version to 10.1.+, or use another stack or an image",
+		},
 		"JRE as text": {
 			found: Found{"java", "17.0.12", "host"}, files: map[string]string{"$" + openJDK: "17"},
 			warnings: []string{"Cannot read the Java version in Variable JBP_CONFIG_OPEN_JDK_JRE: the value must be a mapping such as {jre: {version: 17.+}}"},
@@ -280,7 +284,7 @@ func FuzzCheck(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	names := []string{"Gemfile", ".ruby-version", "package.json", ".nvmrc", ".node-version", "runtime.txt", ".python-version", "go.mod", "system.properties", "composer.json", "buildpack.yml", "$GOVERSION", "$" + openJDK}
+	names := []string{"Gemfile", ".ruby-version", "package.json", ".nvmrc", ".node-version", "runtime.txt", ".python-version", "go.mod", "system.properties", "composer.json", "buildpack.yml", "$GOVERSION", "$" + openJDK, "$JBP_CONFIG_TOMCAT"}
 	f.Fuzz(func(t *testing.T, text string) {
 		files := map[string]string{}
 		for _, name := range names {
