@@ -44,6 +44,7 @@ type scriptRun struct {
 	code   int
 	stderr string
 	result map[string]string
+	top    string // folder in place of /tmp
 }
 
 // runScript stages an app with the built-in buildpacks, without a container.
@@ -80,7 +81,7 @@ func runScript(t *testing.T, path string, files map[string]string, buildpacks ..
 	if bad := (*exec.ExitError)(nil); err != nil && !errors.As(err, &bad) {
 		t.Fatal(err)
 	}
-	run := scriptRun{code: c.ProcessState.ExitCode(), stderr: stderr.String(), result: map[string]string{}}
+	run := scriptRun{code: c.ProcessState.ExitCode(), stderr: stderr.String(), result: map[string]string{}, top: top}
 	results, err := filepath.Glob(filepath.Join(top, "result", "*"))
 	if err != nil {
 		t.Fatal(err)
@@ -203,5 +204,23 @@ func TestScriptDetectsLast(t *testing.T) {
 				t.Errorf("status %d, detected %q, want %q", r.code, r.result["detected"], c.detected)
 			}
 		})
+	}
+}
+
+// The folders of ten buildpacks and more have two digits, so that they are in order.
+func TestScriptNumbersFolders(t *testing.T) {
+	packs := []string{RubyBuildpack}
+	for n, want := range map[int]string{2: "0 1", 9: "0 8", 10: "00 09", 11: "00 10"} {
+		for len(packs) < n {
+			packs = append(packs, RubyBuildpack)
+		}
+		r := runScript(t, toolbox(t, map[string]string{"ruby": "echo 3.1.2"}), map[string]string{"Gemfile": ""}, packs[:n]...)
+		dirs, err := filepath.Glob(filepath.Join(r.top, "deps", "*"))
+		if err != nil || r.code != 0 || len(dirs) != n {
+			t.Fatalf("%d buildpacks: status %d, %q, %v", n, r.code, dirs, err)
+		}
+		if got := filepath.Base(dirs[0]) + " " + filepath.Base(dirs[n-1]); got != want {
+			t.Errorf("%d buildpacks: %s, want %s", n, got, want)
+		}
 	}
 }

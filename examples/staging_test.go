@@ -499,3 +499,71 @@ END`,
 		t.Errorf("the sidecar of a buildpack that is not used any more is still there:\n%s", sidecars)
 	}
 }
+
+// Uploaded buildpacks work in a chain: each supplies into its own folder, the last one
+// finalizes with the files of the others. A built-in buildpack can be the last.
+func TestBuildpackChain(t *testing.T) {
+	const name = "chain"
+	const one, two = "chain_one", "chain_two"
+	const script = "#!/bin/sh\n"
+	for pack, scripts := range map[string]map[string]string{
+		one: {"supply": `set -e
+echo "supply of $4 with $#"
+mkdir -p "$3/$4/bin" "$3/$4/env" "$3/$4/profile.d"
+printf '%s\n' '` + script + `[ "$1" != --version ] || exec echo "ruby with $FROM_ENV"' '[ "$1" != -e ] || exec echo 99.1.2' 'echo "$1 with $FROM_ENV$FROM_PROFILE in $(basename "$(dirname "$(dirname "$0")")")"' 'sleep 1000' >"$3/$4/bin/ruby"
+chmod +x "$3/$4/bin/ruby"
+printf staging >"$3/$4/env/FROM_ENV"
+echo 'export FROM_PROFILE=profile' >"$3/$4/profile.d/one.sh"
+printf 'name: one\nversion: 1.2.3\nconfig: {}\n' >"$3/$4/config.yml"`},
+		two: {
+			"supply":   `echo "supply of $4 sees $(ls "$3" | tr '\n' ' ')"; printf 'name: two\nversion: 4.5.6\n' >"$3/$4/config.yml"`,
+			"finalize": `echo "finalize of $4 sees $(grep name: "$3/0/config.yml")"; cp "$3/0/profile.d/one.sh" "$5/0_one.sh"; echo 'export PATH="$DEPS_DIR/0/bin:$PATH"' >"$5/path.sh"`,
+			"release":  "echo 'default_process_types: {web: exec ruby two.rb}'",
+		},
+	} {
+		t.Cleanup(func() { dewd.dew("", "delete-buildpack", pack, "-f") })
+		dew(t, "", "create-buildpack", pack, buildpack(t, scripts), "99")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Gemfile"), "ruby '~> 99.1'\n", 0o644)
+	push := func(packs ...string) result {
+		write(t, filepath.Join(dir, "manifest.yml"), "applications:\n- {name: chain, memory: 32M, no-route: true, health-check-type: process, buildpacks: ["+strings.Join(packs, ", ")+"]}\n", 0o644)
+		return dewd.dew(dir, "push")
+	}
+	printed := func(want string) {
+		t.Helper()
+		eventually(t, want, func() error {
+			for _, l := range logsOf(t, name) {
+				if l.Source == "APP/PROC/WEB" && l.Text == want {
+					return nil
+				}
+			}
+			return fmt.Errorf("it has not printed %q", want)
+		})
+	}
+	deleteLater(t, name)
+	if r := push(one, two); r.code != 0 {
+		t.Fatalf("status %d:\n%s", r.code, r.err)
+	}
+	printed("two.rb with profile in 0")
+	lines := stagingLines(t, name)
+	for _, want := range []string{`^supply of 0 with 4$`, `^supply of 1 sees 0 1 $`, `^finalize of 1 sees name: one$`} {
+		wantLine(t, lines, want)
+	}
+	droplet := dew(t, "", "curl", "/v3/apps/"+guidOf(t, name)+"/droplets/current").out
+	if !regexp.MustCompile(`(?s)"buildpack_name": *"one".*"version": *"1\.2\.3".*"buildpack_name": *"two".*"version": *"4\.5\.6"`).MatchString(droplet) {
+		t.Errorf("the droplet does not name both buildpacks:\n%s", droplet)
+	}
+
+	write(t, filepath.Join(dir, "Procfile"), "web: exec ruby built-in.rb\n", 0o644)
+	if r := push(one, "ruby_buildpack"); r.code != 0 {
+		t.Fatalf("a built-in buildpack as the last: status %d:\n%s", r.code, r.err)
+	}
+	printed("built-in.rb with profile in 0")
+	wantLine(t, stagingLines(t, name), `^ +ruby with staging$`)
+	wantLine(t, stagingLines(t, name), `^ +Ruby 99\.1\.2 satisfies ~> 99\.1 \(Gemfile line 1\)$`)
+
+	if r := push("ruby_buildpack", one); r.code != 3 || !strings.Contains(r.err, "buildpack "+one+" has neither bin/finalize nor bin/compile: the last buildpack needs one of them") {
+		t.Errorf("one that only supplies as the last: status %d:\n%s", r.code, r.err)
+	}
+}
