@@ -185,7 +185,7 @@ func FuzzPrepare(f *testing.F) {
 		if again, _ := Prepare(got, Nginx{}); again[Main] != got[Main] {
 			t.Errorf("%q became %q, then %q", text, got[Main], again[Main])
 		}
-		_ = Check(files, "no such text") //nolint:errcheck // must not panic
+		_ = Check(files, "no such text") // must not panic
 		_ = NoAccessLog(files)
 	})
 }
