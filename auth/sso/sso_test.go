@@ -26,6 +26,7 @@ const redirect = "https://dash.example.com/callback"
 
 // world is a server with a user, and a dashboard that is a client of it.
 type world struct {
+	base   string // URL of the API for the browser
 	t      *testing.T
 	auth   *auth.Server
 	sso    *Server
@@ -49,7 +50,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, auth: a, sso: New(a, codes, slog.New(slog.DiscardHandler))}
+	w := &world{t: t, base: "http://dew.test", auth: a, sso: New(a, codes, slog.New(slog.DiscardHandler))}
 	w.server = w.sso.Wrap(a.Handler())
 	if w.jar, err = cookiejar.New(nil); err != nil {
 		t.Fatal(err)
@@ -86,14 +87,14 @@ func (w *world) send(r *http.Request) *httptest.ResponseRecorder {
 
 func (w *world) get(path string, values ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
-	r := httptest.NewRequest(http.MethodGet, "http://dew.test/uaa"+path+query(values), http.NoBody)
+	r := httptest.NewRequest(http.MethodGet, w.base+"/uaa"+path+query(values), http.NoBody)
 	r.Header.Set("Accept", "text/html,*/*")
 	return w.send(r)
 }
 
 func (w *world) post(path string, values ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "http://dew.test/uaa"+path, strings.NewReader(strings.TrimPrefix(query(values), "?")))
+	r := httptest.NewRequest(http.MethodPost, w.base+"/uaa"+path, strings.NewReader(strings.TrimPrefix(query(values), "?")))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return w.send(r)
 }
@@ -152,7 +153,7 @@ func TestLogin(t *testing.T) {
 	if page.Code != 200 || !strings.Contains(page.Body.String(), "The &lt;b&gt;database&lt;/b&gt;") || strings.Contains(page.Body.String(), "<script") {
 		t.Fatalf("the form: %d %s", page.Code, page.Body)
 	}
-	if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.HasSuffix(csp, "form-action 'self' https://dash.example.com") {
+	if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.HasSuffix(csp, "form-action 'self'") {
 		t.Errorf("policy = %q", csp)
 	}
 	request := strings.TrimPrefix(query(ask), "?")
@@ -199,6 +200,52 @@ func TestLogin(t *testing.T) {
 	}
 	if got := w.get("/oauth/authorize", ask...); !hidden.MatchString(got.Body.String()) {
 		t.Errorf("after logout: %d %s", got.Code, got.Body)
+	}
+}
+
+// With https, even if a proxy ends TLS, the cookies are Secure and only this host can set
+// them. Without https, browsers would refuse them.
+func TestCookies(t *testing.T) {
+	w := newWorld(t)
+	for base, want := range map[string]struct {
+		prefix string
+		secure bool
+	}{
+		"http://dew.test":       {"", false},
+		"https://dew.test":      {"__Host-", true},
+		"https://dew.test:8443": {"__Host-", true},
+	} {
+		plain := w.sso.Wrap(w.auth.Handler())
+		w.base = base
+		w.server = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			r.TLS = nil // a proxy ended it
+			plain.ServeHTTP(rw, r.WithContext(auth.WithURL(r.Context(), base)))
+		})
+		page := w.get("/login")
+		found := append(page.Result().Cookies(), w.logIn(page, "", "secret").Result().Cookies()...)
+		found = append(found, w.get("/logout.do").Result().Cookies()...)
+		var names []string
+		for _, c := range found {
+			names = append(names, strings.TrimPrefix(c.Name, want.prefix))
+			if !strings.HasPrefix(c.Name, want.prefix) || c.Secure != want.secure || c.Path != "/" || c.Domain != "" || !c.HttpOnly {
+				t.Errorf("%s: cookie %+v", base, c)
+			}
+		}
+		if got := strings.Join(names, " "); got != "dew_login_form dew_login dew_login" || found[2].MaxAge >= 0 {
+			t.Errorf("%s: cookies %s, and the last one has the age %d", base, got, found[2].MaxAge)
+		}
+		w.jar, _ = cookiejar.New(nil)
+	}
+	// A cookie that another host could have set is not used with https.
+	page := w.get("/login")
+	session := w.logIn(page, "", "secret").Result().Cookies()[0]
+	r := httptest.NewRequest(http.MethodGet, "http://dew.test/uaa/login", http.NoBody)
+	r.Header.Set("Accept", "text/html")
+	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: session.Value})
+	got := httptest.NewRecorder()
+	w.sso.Wrap(w.auth.Handler()).ServeHTTP(got, r.WithContext(auth.WithURL(r.Context(), "https://dew.test")))
+	if !hidden.MatchString(got.Body.String()) {
+		t.Errorf("a cookie without the prefix: %s", got.Body)
 	}
 }
 
