@@ -287,6 +287,54 @@ func TestCodes(t *testing.T) {
 	}
 }
 
+// A client without a secret gets a code only with a challenge, and redeems it only with
+// the verifier.
+func TestPKCEWithoutSecret(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.auth.Accounts().CreateClient(auth.NewClient{
+		ID: "public", GrantTypes: []string{auth.GrantCode}, Scopes: []string{"openid"}, RedirectURIs: []string{redirect},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.logIn(w.get("/login"), "", "secret")
+	ask := func(more ...string) url.Values {
+		t.Helper()
+		to, err := url.Parse(w.get("/oauth/authorize", append([]string{"client_id", "public", "response_type", "code"}, more...)...).Header().Get("Location"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to.Query()
+	}
+	redeem := func(values ...string) int {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "http://dew.test/uaa/oauth/token",
+			strings.NewReader(strings.TrimPrefix(query(append([]string{"grant_type", "authorization_code", "client_id", "public"}, values...)), "?")))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		got := httptest.NewRecorder()
+		w.server.ServeHTTP(got, r)
+		return got.Code
+	}
+	if got := ask(); got.Get("error") != "invalid_request" || got.Get("code") != "" {
+		t.Errorf("without a challenge: %v", got)
+	}
+	verifier := strings.Repeat("v", 43)
+	sum := sha256.Sum256([]byte(verifier))
+	challenge := []string{"code_challenge", base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method", "S256"}
+	for name, tc := range map[string]struct {
+		more []string
+		want int
+	}{
+		"verifier":         {[]string{"code_verifier", verifier}, 200},
+		"no verifier":      {nil, 400},
+		"another verifier": {[]string{"code_verifier", strings.Repeat("w", 43)}, 400},
+		"a secret":         {[]string{"code_verifier", verifier, "client_secret", "guess"}, 401},
+	} {
+		if got := redeem(append([]string{"code", ask(challenge...).Get("code")}, tc.more...)...); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func (w *world) userGUID(name string) string {
 	w.t.Helper()
 	u, err := w.auth.Accounts().UserByName(name, auth.OriginUAA)
