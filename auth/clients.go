@@ -101,11 +101,10 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		return c, err
 	}
 	if n.Secret != "" {
-		hash, err := a.HashSecret(n.Secret)
-		if err != nil {
+		var err error
+		if c.Hash, err = a.HashSecret(n.Secret); err != nil {
 			return c, err
 		}
-		c.Hash = hash
 	}
 	return c, a.update(func(a *Accounts) error {
 		if err := a.checkFree(c.ID); err != nil {

@@ -23,6 +23,7 @@ const (
 	sessionLifetime = 8 * time.Hour
 	maxSessions     = 100 // of one user
 	maxForm         = 64 << 10
+	maxNonce        = 1 << 10 // bytes
 )
 
 // shared are the scopes that clients get. They identify the user, and let the client
@@ -93,7 +94,7 @@ type request struct {
 // parse checks the client and the redirect URI of a request. Without them, dewd must not
 // send the browser anywhere.
 func (s *Server) parse(query url.Values) (request, error) {
-	for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "code_challenge", "code_challenge_method"} {
+	for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "nonce", "code_challenge", "code_challenge_method"} {
 		if len(query[name]) > 1 {
 			return request{}, errors.New("The parameter " + name + " is given more than once")
 		}
@@ -124,6 +125,8 @@ func (q *request) check(query url.Values) (kind, text string) {
 		return "unsupported_response_type", "The response_type must be code"
 	case q.challenge == "" && query.Get("code_challenge_method") != "", q.challenge != "" && (query.Get("code_challenge_method") != challengeS || !verifierForm.MatchString(q.challenge)):
 		return "invalid_request", "The code_challenge must have the method S256"
+	case len(query.Get("nonce")) > maxNonce:
+		return "invalid_request", "The nonce is too long"
 	case q.challenge == "" && q.client.Hash == nil:
 		return "invalid_request", "A client without a secret needs a code_challenge"
 	}
@@ -182,7 +185,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.form(w, r, form{request: r.URL.RawQuery, req: &req})
 	default:
 		g := user.grant
-		g.Client, g.Scopes = req.client.ID, req.scopes
+		g.Client, g.Scopes, g.Nonce = req.client.ID, req.scopes, query.Get("nonce")
 		req.answer(w, r, "code", s.codes.codes.Issue(g.User, code{grant: g, redirect: req.asked, challenge: req.challenge}, codeLifetime))
 	}
 }

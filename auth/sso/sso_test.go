@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/dewrun/dew/auth"
@@ -332,6 +334,49 @@ func TestPKCEWithoutSecret(t *testing.T) {
 		if got := redeem(append([]string{"code", ask(challenge...).Get("code")}, tc.more...)...); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
+	}
+}
+
+// With the scope openid, the client gets an id_token that the keys of the server verify.
+// It is not an access token.
+func TestIDToken(t *testing.T) {
+	w := newWorld(t)
+	w.logIn(w.get("/login"), "", "secret")
+	status, body := w.redeem("code", w.code("nonce", "n-1"))
+	if status != 200 {
+		t.Fatalf("%d %v", status, body)
+	}
+	id, _ := body["id_token"].(string)
+	keys := httptest.NewRecorder()
+	w.server.ServeHTTP(keys, httptest.NewRequest(http.MethodGet, "http://dew.test/uaa/token_keys", http.NoBody))
+	var set struct {
+		Keys []struct{ Kid, Value string }
+	}
+	if err := json.Unmarshal(keys.Body.Bytes(), &set); err != nil || len(set.Keys) == 0 {
+		t.Fatalf("%v: %s", err, keys.Body)
+	}
+	parsed, err := jwt.Parse(id, func(token *jwt.Token) (any, error) {
+		if token.Header["kid"] != set.Keys[0].Kid {
+			return nil, fmt.Errorf("kid = %v", token.Header["kid"])
+		}
+		return jwt.ParseRSAPublicKeyFromPEM([]byte(set.Keys[0].Value))
+	}, jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer("http://dew.test/uaa/oauth/token"), jwt.WithAudience("dash"), jwt.WithExpirationRequired(), jwt.WithSubject(w.userGUID("dora")))
+	if err != nil {
+		t.Fatalf("%v: %s", err, id)
+	}
+	claims := parsed.Claims.(jwt.MapClaims)
+	if claims["nonce"] != "n-1" || claims["user_name"] != "dora" || claims["email"] != "dora@example.com" || claims["scope"] != nil {
+		t.Errorf("claims = %v", claims)
+	}
+	if p, err := w.auth.Verify(id); err == nil {
+		t.Errorf("the id_token is the access token of %+v", p)
+	}
+	if _, body := w.redeem("code", w.code("scope", "cloud_controller_service_permissions.read")); body["id_token"] != nil || body["access_token"] == nil {
+		t.Errorf("without openid: %v", body)
+	}
+	to, err := url.Parse(w.get("/oauth/authorize", "client_id", "dash", "response_type", "code", "nonce", strings.Repeat("n", maxNonce+1)).Header().Get("Location"))
+	if err != nil || to.Query().Get("error") != "invalid_request" {
+		t.Errorf("a long nonce: %v, %v", to, err)
 	}
 }
 
