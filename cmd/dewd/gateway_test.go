@@ -145,7 +145,12 @@ func TestLogStreamGateway(t *testing.T) {
 	one, all := w.nozzle("log&timer&source_id="+shop), w.nozzle("log")
 	w.prints("other", "theirs", 3)
 	want := w.prints("shop", "mine", 40)
-	got := one.until("the last line", isLine("mine-39"))
+	timed, seen := false, false
+	got := one.until("the last line and its request", func(e v3.GatewayEnvelope) bool {
+		seen = seen || isLine("mine-39")(e)
+		timed = timed || e.Timer != nil && e.Timer.Name == "http" && e.Timer.Stop > e.Timer.Start && strings.HasSuffix(e.Tags["uri"], "/print?text=mine-39")
+		return seen && timed
+	})
 	if lines := appLines(got); !slices.Equal(lines, want) {
 		t.Errorf("lines = %q, want %q", lines, want)
 	}
@@ -154,9 +159,6 @@ func TestLogStreamGateway(t *testing.T) {
 			t.Errorf("envelope = %+v", e)
 		}
 	}
-	one.until("the time of a request", func(e v3.GatewayEnvelope) bool {
-		return e.Timer != nil && e.Timer.Name == "http" && e.Timer.Stop > e.Timer.Start && strings.HasSuffix(e.Tags["uri"], "/print?text=mine-39")
-	})
 	if lines := appLines(all.until("the last line of all apps", isLine("mine-39"))); !slices.Contains(lines, "mine-0") || !slices.Contains(lines, "theirs-2") {
 		t.Errorf("lines of all apps = %q", lines)
 	}
