@@ -246,10 +246,12 @@ func TestHashRouting(t *testing.T) {
 	w.dew("enable-feature-flag", "hash_based_routing")
 	w.push("shop", "  instances: 3\n  routes:\n  - route: shop.dew.localhost\n    options: {loadbalancing: hash, hash_header: X-Key}\n")
 	const keys = 120
-	// places returns the instance of each key, after n instances answer.
+	// places returns the instance of each key, after n instances answer. It compares two
+	// passes, because an instance can start during the first one.
 	places := func(n int) (out map[string]string) {
 		t.Helper()
 		w.eventually(fmt.Sprintf("%d instances answer", n), func() error {
+			previous := out
 			out = map[string]string{}
 			used := map[string]bool{}
 			for i := range keys {
@@ -262,6 +264,9 @@ func TestHashRouting(t *testing.T) {
 			}
 			if len(used) != n {
 				return fmt.Errorf("%d instances: %v", len(used), used)
+			}
+			if !maps.Equal(out, previous) {
+				return errors.New("the instances changed during the last requests")
 			}
 			return nil
 		})
