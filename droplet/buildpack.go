@@ -100,6 +100,10 @@ func CheckBuildpacks(used []string, names ...Buildpack) error {
 		for i, b := range names {
 			known[i] = b.Name
 		}
+		if !strings.Contains(name, "://") && (strings.HasSuffix(name, ".zip") || strings.HasPrefix(name, ".")) {
+			return &BuildpackError{Name: name, Reason: "it is a local path, and cf push does not upload buildpacks. " +
+				"An administrator can add it with cf create-buildpack NAME " + name + " POSITION; or use its URL, or dew push -b FOLDER"}
+		}
 		return &BuildpackError{Name: WithoutSecret(name), Near: spelling.Nearest(name, known)}
 	}
 	return nil
