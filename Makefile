@@ -26,13 +26,13 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli /usr/bin/python3=python3 \
+	javac=openjdk-17-jdk-headless /usr/share/tomcat10/skel/conf/web.xml=tomcat10-user ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli nginx=nginx-light /usr/bin/python3=python3 \
 	/usr/bin/pip3=python3-pip unzip=unzip \
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog postfix=postfix '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
 	chromium=chromium certutil=libnss3-tools
-BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
+BENCH_NEEDS := dockerd=docker.io caddy=caddy wrk=wrk
 K8S_NEEDS  := containerd=containerd runc=runc mmdebstrap=mmdebstrap docker-registry=docker-registry nft=nftables \
 	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux kubectl=kubernetes-client
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
@@ -57,7 +57,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
+.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,10 +75,14 @@ setup-vmtest: setup-test
 setup-k8stest:
 	@dist/need.sh --no-start $(K8S_NEEDS)
 
-build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static, static (ARCH=amd64 or arm64)
+build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp, bin/dew-static, bin/dew-buildpack and bin/dew-pod, static (ARCH=amd64 or arm64)
 	@mkdir -p '$(BIN)'
 	@[ -x '$(BIN)/dewd' ] || echo '==> building $(BIN)/: some minutes the first time'
 	@CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o '$(BIN)/' ./cmd/...
+
+build-kubernetes: ## the same, with a dewd that can run instances in a Kubernetes cluster
+	@mkdir -p '$(BIN)'
+	@CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -tags kubernetes -trimpath -ldflags '$(LDFLAGS)' -o '$(BIN)/' ./cmd/...
 
 run: setup build ## start dewd, push the sample app with its sidecar, show its answer and its logs
 	@dist/checkout.sh start '$(ROOT)' '$(RUN)'

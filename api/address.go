@@ -79,8 +79,8 @@ func (s *Server) withLinks(l rest.Links) *Server {
 
 // base returns the URL at which the client reached the API. A proxy in front of the
 // plain listener can change the Host header. So there, a configured public URL is used
-// for all names but those that only the router leads to the API. The name is one of the
-// listener's own.
+// for its own name, and for all names but those that only the router leads to the API.
+// The name is one of the listener's own.
 func (s *Server) base(r *http.Request) *url.URL {
 	name, port := hostname(r.Host), ""
 	if _, p, err := net.SplitHostPort(r.Host); err == nil {
@@ -99,7 +99,7 @@ func (s *Server) base(r *http.Request) *url.URL {
 	if r.TLS != nil {
 		u.Scheme = "https"
 	}
-	if s.c.FixedURL && r.TLS == nil && !s.routed[name] {
+	if s.c.FixedURL && r.TLS == nil && (!s.routed[name] || name == s.links.Public.Hostname()) {
 		return s.links.Public
 	}
 	return u

@@ -80,6 +80,20 @@ func TestLinksFollowTheClient(t *testing.T) {
 	}
 }
 
+// A proxy can also stand in front of the router: its public URL is used for its name.
+func TestLinksBehindProxy(t *testing.T) {
+	t.Parallel()
+	c := newTestServer(t).c
+	c.FixedURL, c.PublicURL, c.APINames, c.Metrics = true, "https://api.dew.localhost", []string{"api.dew.localhost", "log-cache.dew.localhost"}, nil
+	h := must(New(c))(t).Handler()
+	for host, want := range map[string]string{"api.dew.localhost": "https://api.dew.localhost", "api.dew.localhost:8080": "https://api.dew.localhost", "log-cache.dew.localhost:8080": "http://log-cache.dew.localhost:8080"} {
+		var root v3.Root
+		if got := askAt(h, host, false, "/", ""); json.Unmarshal(got.Body.Bytes(), &root) != nil || root.Links.Self.Href != want {
+			t.Errorf("%s: %d %s, want %s", host, got.Code, got.Body, want)
+		}
+	}
+}
+
 // The links of lists and jobs follow the client, and not only those of the root.
 func TestListLinksFollowTheClient(t *testing.T) {
 	t.Parallel()

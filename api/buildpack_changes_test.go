@@ -83,7 +83,7 @@ func TestBuildpackChanges(t *testing.T) {
 	}
 	var all v3.List[v3.Buildpack]
 	w.want(200, "GET", "/v3/buildpacks", "", &all)
-	if len(all.Resources) != 9 || all.Resources[0].Name != "perl5" || all.Resources[8].Name != "binary_buildpack" {
+	if len(all.Resources) != 10 || all.Resources[0].Name != "perl5" || all.Resources[9].Name != "binary_buildpack" {
 		t.Errorf("all = %+v", all.Resources)
 	}
 	w.want(201, "POST", "/v3/apps", fmt.Sprintf(`{"name":"p","lifecycle":{"type":"buildpack","data":{"buildpacks":["perl5"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID), nil)

@@ -3,7 +3,9 @@ package api
 import (
 	"archive/zip"
 	"bytes"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
@@ -140,4 +142,53 @@ func TestDropletOfATaskStays(t *testing.T) {
 	must(w.c.Registry.UpdateTask(task.GUID, func(t *app.Task) error { t.State = app.TaskFailed; return nil }))(t)
 	w.finish(w.want(202, "DELETE", "/v3/droplets/"+d, "", nil))
 	w.want(404, "GET", "/v3/droplets/"+d, "", nil)
+}
+
+// The URL of a download stops working when the user who got it loses the permission.
+func TestDownloadURLFollowsPermissions(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	_, pkg, droplet := w.pushed("shop")
+	open := func(to string) int {
+		got := httptest.NewRecorder()
+		w.listener.ServeHTTP(got, httptest.NewRequest(http.MethodGet, to, http.NoBody))
+		return got.Code
+	}
+	for name, withdraw := range map[string]func(role auth.Role) error{
+		"role":    func(role auth.Role) error { return w.c.Roles.Delete(role.GUID) },
+		"account": func(role auth.Role) error { return w.c.Auth.Accounts().DeleteUser(role.User) },
+		"token": func(role auth.Role) error {
+			_, err := w.c.Auth.Accounts().UpdateUser(role.User, func(u *auth.User) error { u.Epoch++; return nil })
+			return err
+		},
+		"another role": func(role auth.Role) error {
+			w.grant(role.User, auth.SpaceAuditor, w.space.GUID)
+			return w.c.Roles.Delete(role.GUID)
+		},
+	} {
+		user := strings.ReplaceAll(name, " ", "-")
+		role := w.grant(w.user(user), auth.SpaceDeveloper, w.space.GUID)
+		token := w.login(user)
+		var urls []string
+		for _, path := range []string{"/v3/packages/" + pkg, "/v3/droplets/" + droplet} {
+			urls = append(urls, w.as(token, http.MethodGet, path+"/download", "").Header().Get("Location"))
+		}
+		for _, to := range urls {
+			if got := open(to); got != 200 {
+				t.Errorf("%s: %s = %d before", name, to, got)
+			}
+		}
+		if err := withdraw(role); err != nil {
+			t.Fatal(err)
+		}
+		for i, to := range urls {
+			want := 404
+			if name == "another role" && w.as(token, http.MethodGet, []string{"/v3/packages/" + pkg, "/v3/droplets/" + droplet}[i]+"/download", "").Code == 302 {
+				want = 200 // the role is enough for this file
+			}
+			if got := open(to); got != want {
+				t.Errorf("%s: %s = %d after, want %d", name, to, got, want)
+			}
+		}
+	}
 }

@@ -228,6 +228,7 @@ func New(c Config) (*Server, error) {
 		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError, APIDomain: c.Domain, Policies: netpolicy.NewStore(c.DB),
 	}
 	s.group()
+	c.Registry.Listen(func(string) { s.logs.AppsChanged() })
 	s.c.Metrics.Watch(c.Logs, c.Stats)
 	if c.Usage != nil {
 		s.c.Metrics.WatchUsage(c.Usage.Once, c.Registry, c.Logger)

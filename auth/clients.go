@@ -62,7 +62,8 @@ func (c Client) allows(scope string) bool {
 type NewClient struct {
 	ID              string
 	Name            string
-	Secret          string // empty means that none is needed
+	Secret          string // empty means that none is needed, or that Hash is given
+	Hash            []byte // of the secret, from HashSecret
 	GrantTypes      []string
 	Scopes          []string
 	Authorities     []string
@@ -90,7 +91,7 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		ID: n.ID, Name: n.Name,
 		GrantTypes: slices.Clone(n.GrantTypes), Scopes: slices.Clone(n.Scopes), Authorities: slices.Clone(n.Authorities),
 		RedirectURIs: slices.Clone(n.RedirectURIs), AccessValidity: n.AccessValidity, RefreshValidity: n.RefreshValidity,
-		CreatedAt: now(),
+		Hash: n.Hash, CreatedAt: now(),
 	}
 	c.UpdatedAt = c.CreatedAt
 	if n.Secret != "" {
@@ -100,11 +101,10 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		return c, err
 	}
 	if n.Secret != "" {
-		hash, err := a.hasher.hash("client_secret", n.Secret)
-		if err != nil {
+		var err error
+		if c.Hash, err = a.HashSecret(n.Secret); err != nil {
 			return c, err
 		}
-		c.Hash = hash
 	}
 	return c, a.update(func(a *Accounts) error {
 		if err := a.checkFree(c.ID); err != nil {
@@ -114,8 +114,7 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 	})
 }
 
-// UpdateClient changes a client in one transaction. fn cannot change id, secret and
-// times.
+// UpdateClient changes a client in one transaction. fn cannot change id and times.
 func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, err error) {
 	err = a.update(func(a *Accounts) error {
 		old, err := a.Client(id)
@@ -126,7 +125,7 @@ func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, 
 		if err := fn(&c); err != nil {
 			return err
 		}
-		c.ID, c.Hash, c.CreatedAt = old.ID, old.Hash, old.CreatedAt
+		c.ID, c.CreatedAt = old.ID, old.CreatedAt
 		c.UpdatedAt = now()
 		if err := c.check(); err != nil {
 			return err
@@ -136,20 +135,19 @@ func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, 
 	return c, err
 }
 
+// HashSecret returns the hash of a secret. It takes a while: do not call it in a
+// transaction.
+func (a *Accounts) HashSecret(secret string) ([]byte, error) {
+	return a.hasher.hash("client_secret", secret)
+}
+
 // SetSecret sets another secret for a client, which revokes the tokens of the client.
 func (a *Accounts) SetSecret(id, secret string) error {
-	hash, err := a.hasher.hash("secret", secret)
-	if err != nil {
-		return err
+	hash, err := a.HashSecret(secret)
+	if err == nil {
+		_, err = a.UpdateClient(id, func(c *Client) error { c.Hash = hash; return nil })
 	}
-	return a.update(func(a *Accounts) error {
-		c, err := a.Client(id)
-		if err != nil {
-			return err
-		}
-		c.Hash, c.UpdatedAt = hash, now()
-		return a.storeClient(c)
-	})
+	return err
 }
 
 // CheckSecret returns the client with id and secret, or ErrBadPassword. It takes the

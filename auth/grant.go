@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // Grant is a user's principal as a session of another package stores it.
@@ -15,6 +17,7 @@ type Grant struct {
 	Client    string
 	Scopes    []string
 	Signature string // signature of the user at login
+	Nonce     string // of the client's request, for the id_token
 }
 
 // Grant returns the grant of a user without an id. A principal that a listener
@@ -50,6 +53,8 @@ func (s *tokens) RevokeGrant(g Grant, until time.Time) error {
 // what is wrong with the code or the request.
 type Codes interface {
 	Redeem(client string, form url.Values) (Grant, error)
+	// IDClaims returns the claims of an id_token for the user of a grant.
+	IDClaims(g Grant, u User, issuer string) jwt.MapClaims
 }
 
 // grantCode exchanges an authorization code of the login page for a token of its user.
@@ -75,7 +80,11 @@ func (s *oauthHandlers) grantCode(_ context.Context, g grant) (tokenReply, error
 	if err != nil {
 		return tokenReply{}, err
 	}
-	return s.startLogin(u, g.client, p.Scopes, GrantCode)
+	out, err := s.startLogin(u, g.client, p.Scopes, GrantCode)
+	if err == nil && p.Has("openid") {
+		out.IDToken, err = s.sign(s.cfg.Codes.IDClaims(of, u, s.issuer))
+	}
+	return out, err
 }
 
 // Login returns the grant of a user with a name and a password, for a login page. A

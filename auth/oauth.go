@@ -27,6 +27,7 @@ type tokenReply struct {
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"`
 	RefreshToken string `json:"refresh_token,omitempty"`
+	IDToken      string `json:"id_token,omitempty"`
 	ExpiresIn    int64  `json:"expires_in"`
 	Scope        string `json:"scope"`
 	JTI          string `json:"jti"`

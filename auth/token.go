@@ -123,7 +123,7 @@ func (c *claims) setScope(scopes []string) {
 	c.Audience = slices.Compact(aud)
 }
 
-func (s *tokens) sign(c *claims) (string, error) {
+func (s *tokens) sign(c jwt.Claims) (string, error) {
 	k := s.keys.signer()
 	t := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
 	t.Header["kid"] = k.id

@@ -11,7 +11,7 @@
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-programs='dewd dew dew-init dew-sftp dew-static'
+programs='dewd dew dew-init dew-sftp dew-static dew-buildpack'
 man1=share/man/man1/dew.1
 man8=share/man/man8/dewd.8
 bash=share/bash-completion/completions/dew

@@ -25,6 +25,7 @@ const (
 	GoBuildpack     = "go_buildpack"
 	PythonBuildpack = "python_buildpack"
 	PHPBuildpack    = "php_buildpack"
+	NginxBuildpack  = "nginx_buildpack"
 	// StaticBuildpack serves files. It needs a program in addition to its scripts: see
 	// CatalogOptions.Programs.
 	StaticBuildpack = "staticfile_buildpack"
@@ -50,7 +51,7 @@ type Buildpack struct {
 
 // Buildpacks returns the built-in buildpacks in their default order of detection.
 func Buildpacks() []Buildpack {
-	names := []string{StaticBuildpack, JavaBuildpack, RubyBuildpack, NodeBuildpack, GoBuildpack, PythonBuildpack, PHPBuildpack, BinaryBuildpack}
+	names := []string{StaticBuildpack, JavaBuildpack, RubyBuildpack, NodeBuildpack, GoBuildpack, PythonBuildpack, PHPBuildpack, NginxBuildpack, BinaryBuildpack}
 	out := make([]Buildpack, 0, len(names))
 	for i, name := range names {
 		out = append(out, Buildpack{
@@ -98,6 +99,10 @@ func CheckBuildpacks(used []string, names ...Buildpack) error {
 		known := make([]string, len(names))
 		for i, b := range names {
 			known[i] = b.Name
+		}
+		if !strings.Contains(name, "://") && (strings.HasSuffix(name, ".zip") || strings.HasPrefix(name, ".")) {
+			return &BuildpackError{Name: name, Reason: "it is a local path, and cf push does not upload buildpacks. " +
+				"An administrator can add it with cf create-buildpack NAME " + name + " POSITION; or use its URL, or dew push -b FOLDER"}
 		}
 		return &BuildpackError{Name: WithoutSecret(name), Near: spelling.Nearest(name, known)}
 	}

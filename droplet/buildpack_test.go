@@ -37,7 +37,9 @@ func TestBuildpacks(t *testing.T) {
 		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because it does not exist`,
 		"":                              `"" cannot be used`,
 		"ftp://me:secret@example.com/b": `"ftp://me:xxxxx@example.com/b" cannot be used`,
-		"./pack":                        `"./pack" cannot be used`,
+		"./pack":                        `"./pack" cannot be used, because it is a local path`,
+		"pack.zip":                      `it is a local path, and cf push does not upload buildpacks. An administrator can add it with cf create-buildpack NAME pack.zip POSITION; or use its URL`,
+		"ftp://example.com/pack.zip":    `it does not exist`,
 		"file:///etc":                   `cannot be used`,
 	} {
 		err := CheckBuildpacks([]string{"binary", bad})

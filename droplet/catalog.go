@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
@@ -40,8 +41,8 @@ type CatalogOptions struct {
 	Packages PackageOptions // Dir is used by the catalog alone
 	// Stack refuses a stack that a buildpack cannot be for. Nil means stack.Check.
 	Stack func(name string) error
-	// Programs is a folder with the programs that built-in buildpacks copy into an
-	// image: dew-static. If it is missing, these buildpacks report that.
+	// Programs is a folder with the programs of built-in buildpacks: dew-static and
+	// dew-buildpack. If one is missing, the buildpacks report that.
 	Programs string
 	Logger   *slog.Logger
 }
@@ -50,7 +51,7 @@ type CatalogOptions struct {
 // other apps, detection tries them in order. Many goroutines can use it.
 type Catalog struct {
 	o     PackageOptions
-	tools programs
+	tools archive.Programs
 	pool  *pool.Pool
 	db    *store.DB
 	packs *store.Bucket[Buildpack]
@@ -61,7 +62,7 @@ type Catalog struct {
 // NewCatalog returns the buildpacks with files in o.Packages.Dir, and creates the
 // folder if necessary. A folder must have only one Catalog.
 func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
-	c := &Catalog{o: o.Packages, tools: programs{dir: o.Programs}, db: db, packs: store.In(db, "buildpacks",
+	c := &Catalog{o: o.Packages, tools: archive.Programs{Dir: o.Programs, Time: pool.Time}, db: db, packs: store.In(db, "buildpacks",
 		store.Index("sha256", func(b Buildpack) string { return b.SHA256 }))}
 	if c.stack = o.Stack; c.stack == nil {
 		c.stack = stack.Check

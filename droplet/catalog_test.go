@@ -48,7 +48,7 @@ func uploadPack(t *testing.T, c *Catalog, guid string, ms ...member) (Buildpack,
 
 func TestCatalogKeepsAnOrder(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
-	if got := packNames(t, c); got != "staticfile java ruby nodejs go python php binary" {
+	if got := packNames(t, c); got != "staticfile java ruby nodejs go python php nginx binary" {
 		t.Errorf("at first: %s", got)
 	}
 	mine, err := c.Create(Buildpack{Name: "mine", Position: 2, Enabled: true})
@@ -61,10 +61,10 @@ func TestCatalogKeepsAnOrder(t *testing.T) {
 	if _, err := c.Create(Buildpack{Name: "mine", Stack: "cflinuxfs4", Position: 99}); err != nil {
 		t.Errorf("the same name on another stack: %v", err)
 	}
-	if got := packNames(t, c); got != "staticfile mine java ruby nodejs go python php binary mine" {
+	if got := packNames(t, c); got != "staticfile mine java ruby nodejs go python php nginx binary mine" {
 		t.Errorf("after two more: %s", got)
 	}
-	for at, want := range map[int]string{1: "mine staticfile java ruby nodejs go python php binary mine", 9: "staticfile java ruby nodejs go python php binary mine mine", 0: "staticfile java ruby nodejs go python php binary mine mine"} {
+	for at, want := range map[int]string{1: "mine staticfile java ruby nodejs go python php nginx binary mine", 10: "staticfile java ruby nodejs go python php nginx binary mine mine", 0: "staticfile java ruby nodejs go python php nginx binary mine mine"} {
 		if _, err := c.Update(mine.GUID, func(b *Buildpack) error { b.Position = at; return nil }); err != nil {
 			t.Error(err)
 		}
@@ -75,7 +75,7 @@ func TestCatalogKeepsAnOrder(t *testing.T) {
 	if err := c.Delete(mine.GUID); err != nil {
 		t.Error(err)
 	}
-	if got := packNames(t, c); got != "staticfile java ruby nodejs go python php binary mine" {
+	if got := packNames(t, c); got != "staticfile java ruby nodejs go python php nginx binary mine" {
 		t.Errorf("after a deletion: %s", got)
 	}
 	if _, err := c.Get(mine.GUID); !errors.Is(err, ErrNotFound) {
@@ -208,7 +208,7 @@ func TestChoose(t *testing.T) {
 		return out
 	}
 	all, err := c.choose(nil, stack.Stack{Name: "host"}, nil)
-	if err != nil || !slices.Equal(names(all), []string{"staticfile_buildpack", "java_buildpack", "ruby_buildpack", "nodejs_buildpack", "go_buildpack", "python_buildpack", "php_buildpack"}) {
+	if err != nil || !slices.Equal(names(all), []string{"staticfile_buildpack", "java_buildpack", "ruby_buildpack", "nodejs_buildpack", "go_buildpack", "python_buildpack", "php_buildpack", "nginx_buildpack"}) {
 		t.Errorf("tried: %v, %v", names(all), err)
 	}
 	if !all[1].java || all[0].java || onlyBinary(all) || keysOf(all) == "" {

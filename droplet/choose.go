@@ -40,6 +40,7 @@ type chosen struct {
 	binary  bool // the built-in binary buildpack, which does nothing
 	strip   string
 	open    func() (io.ReadCloser, error)
+	helper  func() (io.ReadCloser, error) // the program that its scripts use, or nil
 }
 
 // choose returns the named buildpacks, or all to try in detection if there are no
@@ -130,8 +131,34 @@ func (c *Catalog) choice(b Buildpack) (chosen, error) {
 	sum := sha256.Sum256(raw)
 	h.key, h.binary = hex.EncodeToString(sum[:]), b.plainBinary()
 	h.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
-	if b.Name == StaticBuildpack {
-		return c.tools.add(h, raw, staticProgram)
+	if h.binary {
+		return h, nil
+	}
+	return c.withProgram(h, raw)
+}
+
+// The programs of dew that built-in buildpacks use.
+const (
+	staticProgram = "dew-static"    // serves the files of apps that have no program
+	helperProgram = "dew-buildpack" // the part of the others that is not a script
+)
+
+// withProgram lets the key of a built-in buildpack depend on the program that it uses.
+// If there is no such program, the scripts report that.
+func (c *Catalog) withProgram(h chosen, scripts []byte) (chosen, error) {
+	name := helperProgram
+	if h.name == StaticBuildpack {
+		name = staticProgram
+	}
+	sum, err := c.tools.Sum(name)
+	if err != nil || sum == "" {
+		return h, err
+	}
+	h.key += "+" + sum
+	if name == staticProgram {
+		h.open = func() (io.ReadCloser, error) { return c.tools.Open(scripts, "bin", name) }
+	} else {
+		h.helper = func() (io.ReadCloser, error) { return c.tools.Open(nil, "", name) }
 	}
 	return h, nil
 }

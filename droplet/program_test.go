@@ -48,7 +48,7 @@ func TestProgramsInBuildpacks(t *testing.T) {
 	if program != "" || names == 0 {
 		t.Errorf("without a folder: %q, %d entries", program, names)
 	}
-	c.tools.dir = dir
+	c.tools.Dir = dir
 	if key, program, _ := read(); program != "" || key != bare {
 		t.Errorf("without the program: %q, key %s", program, key)
 	}
@@ -68,4 +68,52 @@ func TestProgramsInBuildpacks(t *testing.T) {
 		}
 		keys[key] = true
 	}
+}
+
+// A change of dew-buildpack changes the keys of the buildpacks that use it. A build with
+// one of them gets the program once.
+func TestHelperProgram(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
+		builder := &fakeBuilder{}
+		y.withBuilder(builder)
+		c := y.builds.o.Catalog
+		c.tools.Dir = t.TempDir()
+		keys := func() string {
+			t.Helper()
+			packs, err := c.choose([]string{NodeBuildpack, RubyBuildpack}, stack.Stack{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return keysOf(packs)
+		}
+		bare := keys()
+		if err := os.WriteFile(filepath.Join(c.tools.Dir, helperProgram), []byte("program"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if with := keys(); with == bare {
+			t.Errorf("the keys stay %s", with)
+		}
+		for _, packs := range [][]string{nil, {NodeBuildpack, RubyBuildpack}} {
+			chosen, err := c.choose(packs, stack.Stack{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			layers := helperLayers(chosen)
+			if len(layers) != 1 || layers[0].Path != "/tmp/buildpacks" {
+				t.Fatalf("layers %+v, want one", layers)
+			}
+			r, err := layers[0].Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			untar(t, dir, r)
+			if text, err := os.ReadFile(filepath.Join(dir, helperProgram)); err != nil || string(text) != "program" {
+				t.Errorf("program %q, %v", text, err)
+			}
+		}
+		if only, err := c.choose([]string{StaticBuildpack}, stack.Stack{}, nil); err != nil || len(helperLayers(only)) != 0 {
+			t.Errorf("a static site gets %d layers, %v", len(helperLayers(only)), err)
+		}
+	})
 }

@@ -44,6 +44,7 @@ type scriptRun struct {
 	code   int
 	stderr string
 	result map[string]string
+	top    string // folder in place of /tmp
 }
 
 // runScript stages an app with the built-in buildpacks, without a container.
@@ -80,7 +81,7 @@ func runScript(t *testing.T, path string, files map[string]string, buildpacks ..
 	if bad := (*exec.ExitError)(nil); err != nil && !errors.As(err, &bad) {
 		t.Fatal(err)
 	}
-	run := scriptRun{code: c.ProcessState.ExitCode(), stderr: stderr.String(), result: map[string]string{}}
+	run := scriptRun{code: c.ProcessState.ExitCode(), stderr: stderr.String(), result: map[string]string{}, top: top}
 	results, err := filepath.Glob(filepath.Join(top, "result", "*"))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func untar(t *testing.T, dir string, r io.ReadCloser) {
 			t.Fatal(err)
 		}
 		// Only the PATH of the test must be used.
-		writeFile(t, filepath.Join(dir, h.Name), strings.ReplaceAll(string(text), "/usr/local/go/bin:/usr/lib/go/bin", "/nonexistent"))
+		writeFile(t, filepath.Join(dir, h.Name), strings.NewReplacer("/usr/local/go/bin:/usr/lib/go/bin", "/nonexistent", "/usr/share/tomcat", "/nonexistent/tomcat").Replace(string(text)))
 		if err := os.Chmod(filepath.Join(dir, h.Name), h.FileInfo().Mode()); err != nil {
 			t.Fatal(err)
 		}
@@ -147,6 +148,8 @@ func TestScriptNamesMissingTools(t *testing.T) {
 		"bundler":  {map[string]string{"Gemfile": "gem 'x'\n"}, map[string]string{"ruby": ""}, "Bundler\nruby-bundler\n"},
 		"php":      {map[string]string{"index.php": ""}, nil, "PHP\nphp-cli\n"},
 		"composer": {map[string]string{"composer.json": "{}"}, map[string]string{"php": "echo 1"}, "Composer\ncomposer\n"},
+		"nginx":    {map[string]string{"nginx.conf": ""}, nil, "nginx\nnginx-light\n"},
+		"tomcat":   {map[string]string{"WEB-INF/web.xml": ""}, map[string]string{"java": `echo 'openjdk version "17.0.1"'`}, "Tomcat\ntomcat10-user\n"},
 		"java":     {map[string]string{"META-INF/MANIFEST.MF": "Main-Class: App\n"}, nil, "Java\ndefault-jre-headless\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +171,7 @@ func TestScriptRefuses(t *testing.T) {
 		want  string
 	}{
 		"composer.json": {map[string]string{"composer.json": "no"}, nil, "composer.json is not a JSON object\n"},
-		"no jar":        {map[string]string{"App.java": ""}, []string{"java"}, "No jar with a Main-Class in its manifest found. Build one, or use another buildpack\n"},
+		"no jar":        {map[string]string{"App.java": ""}, []string{"java"}, "No jar with a Main-Class in its manifest and no WEB-INF found. Build one, or use another buildpack\n"},
 		"file server":   {map[string]string{"Staticfile": ""}, nil, "The file server dew-static is not installed beside dewd. Install dew again, or build it: make build\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,5 +204,23 @@ func TestScriptDetectsLast(t *testing.T) {
 				t.Errorf("status %d, detected %q, want %q", r.code, r.result["detected"], c.detected)
 			}
 		})
+	}
+}
+
+// The folders of ten buildpacks and more have two digits, so that they are in order.
+func TestScriptNumbersFolders(t *testing.T) {
+	packs := []string{RubyBuildpack}
+	for n, want := range map[int]string{2: "0 1", 9: "0 8", 10: "00 09", 11: "00 10"} {
+		for len(packs) < n {
+			packs = append(packs, RubyBuildpack)
+		}
+		r := runScript(t, toolbox(t, map[string]string{"ruby": "echo 3.1.2"}), map[string]string{"Gemfile": ""}, packs[:n]...)
+		dirs, err := filepath.Glob(filepath.Join(r.top, "deps", "*"))
+		if err != nil || r.code != 0 || len(dirs) != n {
+			t.Fatalf("%d buildpacks: status %d, %q, %v", n, r.code, dirs, err)
+		}
+		if got := filepath.Base(dirs[0]) + " " + filepath.Base(dirs[n-1]); got != want {
+			t.Errorf("%d buildpacks: %s, want %s", n, got, want)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +76,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 			s.Layers = append(s.Layers, Layer{Path: "/tmp/buildpacks/" + strconv.Itoa(i), Strip: h.strip, Open: h.open})
 		}
 	}
+	s.Layers = append(s.Layers, helperLayers(packs)...)
 	if _, err := os.Stat(b.cacheFile(w.App)); err == nil {
 		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
 	}
@@ -88,6 +90,16 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 		return b.scriptError(ctx, t, failedScript{bits: f, stack: st, began: began})
 	})
 	return d, err
+}
+
+// helperLayers returns a layer with the program that built-in buildpacks use, if there is
+// one.
+func helperLayers(packs []chosen) []Layer {
+	i := slices.IndexFunc(packs, func(h chosen) bool { return h.helper != nil })
+	if i < 0 {
+		return nil
+	}
+	return []Layer{{Path: "/tmp/buildpacks", Open: packs[i].helper}}
 }
 
 // planTar returns a tar of the script that runs buildpacks, and its input.

@@ -66,7 +66,7 @@ func missingHint(files []pushedFile) string {
 	if text := folderHint(files); text != "" {
 		return text
 	}
-	return "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + runAsIsHint
+	return "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, nginx.conf, PHP file or jar. " + runAsIsHint
 }
 
 func topLevel(files []pushedFile) (top []pushedFile) {
@@ -136,7 +136,10 @@ func javaHint(top []pushedFile) string {
 		}
 	}
 	for _, f := range top {
-		if ext := path.Ext(f.name); ext == ".jar" || ext == ".war" {
+		if path.Ext(f.name) == ".war" {
+			return fmt.Sprintf("Found %[1]s. To run it in Tomcat, push the file itself: dew push NAME -p %[1]s", f.name)
+		}
+		if path.Ext(f.name) == ".jar" {
 			return fmt.Sprintf("Found %[1]s, but its manifest has no Main-Class. Build it with one, or set `command: java -cp %[1]s CLASS` and `buildpacks: [%[2]s]`", f.name, BinaryBuildpack)
 		}
 	}
@@ -160,7 +163,7 @@ func programHint(top []pushedFile) string {
 }
 
 // markers are the files by which buildpacks detect an app.
-var markers = []string{"go.mod", "package.json", "requirements.txt", "pyproject.toml", "Gemfile", "Staticfile", "composer.json", "index.php", "index.html"}
+var markers = []string{"go.mod", "package.json", "requirements.txt", "pyproject.toml", "Gemfile", "Staticfile", "composer.json", "index.php", "nginx.conf", "index.html"}
 
 // folderHint returns a hint for an app that is in a subfolder.
 func folderHint(files []pushedFile) string {

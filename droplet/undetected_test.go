@@ -24,7 +24,7 @@ func TestUndetected(t *testing.T) {
 		"script":  {[]member{{name: "Procfile", text: "web: ./x"}, {name: "x", text: "#!/bin/sh", mode: 0o755}}, "Found a Procfile, but no file that shows the programming language. " + as},
 		"image":   {[]member{{name: "Dockerfile"}}, "Found a Dockerfile. dew runs images, but does not build them"},
 		"folder":  {[]member{{name: "README.md"}, {name: "shop/package.json"}}, "Found shop/package.json. To push that folder, add -p shop to the command or set `path: shop`"},
-		"hidden":  {[]member{{name: ".app.py"}, {name: "notes.txt"}}, "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + as},
+		"hidden":  {[]member{{name: ".app.py"}, {name: "notes.txt"}}, "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, nginx.conf, PHP file or jar. " + as},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testWithBuilds(t, func(t *testing.T, y *testBuilds) {

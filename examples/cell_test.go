@@ -71,7 +71,7 @@ func runTests(m *testing.M) (code int) {
 // build builds the programs of a release, and those of the example.
 func build(bin string) (string, error) {
 	for module, packages := range map[string][]string{
-		"..": {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init", "./cmd/dew-sftp", "./cmd/dew-static"},
+		"..": {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init", "./cmd/dew-sftp", "./cmd/dew-static", "./cmd/dew-buildpack"},
 		".":  {"./config-sidecar/app", "./config-sidecar/config-server"},
 	} {
 		c := exec.Command("go", append([]string{"build", "-trimpath", "-o", bin + "/"}, packages...)...)

@@ -99,6 +99,113 @@ func TestPushErrors(t *testing.T) {
 	waitForPage(t, name, "/", "a page\n")
 }
 
+// A version that the stack does not have fails the push with the file and its line. A
+// version that Cloud Foundry ignores, or that cannot be read, is a warning in the log.
+func TestVersionHints(t *testing.T) {
+	const name = "versions"
+	deleteLater(t, name)
+	push := func(files map[string]string) result {
+		dir := t.TempDir()
+		for file, text := range files {
+			write(t, filepath.Join(dir, file), text, 0o644)
+		}
+		return dewd.dew("", "push", name, "-p", dir, "-m", "32M", "-u", "process", "--no-route", "-c", "sleep 1000")
+	}
+	const end = ` asks for [A-Z].* 99.*, but this machine has [0-9.]+\. Install that version, change the version.*, or use another stack or an image$`
+	for want, files := range map[string]map[string]string{
+		`package\.json line 2 \(engines\.node\)`: {"package.json": "{\n\"engines\": {\"node\": \"99.x\"}}"},
+		`Gemfile line 1`:                         {"Gemfile": "ruby '~> 99.0'\n"},
+		`runtime\.txt line 1`:                    {"runtime.txt": "python-99.1.x\n", "requirements.txt": ""},
+	} {
+		r := push(files)
+		if r.code != 3 || !regexp.MustCompile(`(?m)^dew: cannot stage `+name+`: `+want+end).MatchString(r.err) {
+			t.Errorf("status %d, want 3 and %s:\n%s", r.code, want, r.err)
+		}
+	}
+	if r := push(map[string]string{"Gemfile": "ruby '>= 2.0', '< 99'\n", ".ruby-version": "the newest\n"}); r.code != 0 {
+		t.Fatalf("status %d:\n%s", r.code, r.err)
+	}
+	wantLine(t, stagingLines(t, name), `^ +Ruby [0-9.]+ satisfies >= 2\.0, < 99 \(Gemfile line 1\)$`)
+	wantLine(t, stagingLines(t, name), `^ +WARNING: Cannot compare the Ruby version in \.ruby-version line 1: "the newest" is not a version$`)
+}
+
+// A war runs in the Tomcat of the stack at the path /, with the JVM's memory computed. If
+// it cannot start, the instance crashes.
+func TestWar(t *testing.T) {
+	const name = "shop"
+	deleteLater(t, name)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "index.jsp"), `<% System.out.println("the page ran"); %>path <%= application.getContextPath() + "/" + 6 * 7 %>`, 0o644)
+	write(t, filepath.Join(dir, "META-INF", "MANIFEST.MF"), "Manifest-Version: 1.0\n", 0o644)
+	const head = "<web-app xmlns='https://jakarta.ee/xml/ns/jakartaee' version='6.0'>"
+	write(t, filepath.Join(dir, "WEB-INF", "web.xml"), head+"<listener><listener-class>no.Such</listener-class></listener></web-app>", 0o644)
+	push := []string{"push", name, "-m", "256M", "-p"}
+	if r := dewd.dew("", append(push, dir)...); r.code != 4 || !strings.Contains(r.err, "The web app could not start") {
+		t.Errorf("a web app that fails: status %d, want 4:\n%s", r.code, r.err)
+	}
+	write(t, filepath.Join(dir, "WEB-INF", "web.xml"), head+"</web-app>", 0o644)
+	war := filepath.Join(t.TempDir(), "shop.war")
+	command(t, dir, "zip", "-q", "-r", war, ".")
+	dew(t, "", append(push, war)...)
+	waitForPage(t, name, "/", "path /42")
+	if p := get(t, name, "/WEB-INF/web.xml"); p.status != 404 {
+		t.Errorf("WEB-INF is visible: %d %s", p.status, p.body)
+	}
+	eventually(t, "the lines of Tomcat", func() error {
+		var heap, page, tomcat bool
+		for _, l := range logsOf(t, name) {
+			out := l.Source == "APP/PROC/WEB" && l.Stream == "OUT"
+			heap = heap || out && heapFlag.MatchString(l.Text)
+			page = page || out && l.Text == "the page ran"
+			tomcat = tomcat || out && strings.Contains(l.Text, "Catalina.start Server startup in")
+		}
+		if !heap || !page || !tomcat {
+			return fmt.Errorf("heap %t, page %t, Tomcat %t, want all on stdout", heap, page, tomcat)
+		}
+		return nil
+	})
+}
+
+// An app with an nginx.conf runs in the nginx of the stack, with its templates filled in
+// and its log in that of the app. A wrong configuration fails the push.
+func TestNginx(t *testing.T) {
+	const name = "proxied"
+	deleteLater(t, name)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "public", "index.html"), "a page\n", 0o644)
+	write(t, filepath.Join(dir, "conf", "site.conf"), "server {\n  listen {{port}};\n  root public;\n"+
+		"  location = /name { default_type text/plain; return 200 \"{{env \"NAME\"}}\\n\"; }\n}\n", 0o644)
+	write(t, filepath.Join(dir, "manifest.yml"), "applications:\n- {name: proxied, memory: 32M, env: {NAME: a name}}\n", 0o644)
+	const head = "error_log stderr notice;\nevents {}\nhttp {\n  log_format short 'nginx: $request $status';\n  access_log /dev/stdout short;\n"
+	for bad, want := range map[string]string{
+		head + "  server { listen 8080; }\n}\n":                "nginx.conf line 6: `listen 8080` does not use the port of the app. Write `listen {{port}};`",
+		head + "  include conf/site.conf;\n  no_such on;\n}\n": `nginx.conf line 7: unknown directive "no_such"`,
+		head + "  include conf/none.conf;\n}\n":                "nginx.conf line 6: cannot include conf/none.conf: the file does not exist",
+		"{{prot}}\n":                                           `nginx.conf line 1: cannot fill in the template: function "prot" not defined`,
+	} {
+		write(t, filepath.Join(dir, "nginx.conf"), bad, 0o644)
+		if r := dewd.dew(dir, "push"); r.code != 3 || !strings.Contains(r.err, "dew: cannot stage "+name+": "+want) {
+			t.Errorf("status %d, want 3 and %s:\n%s", r.code, want, r.err)
+		}
+	}
+	write(t, filepath.Join(dir, "nginx.conf"), head+"  include conf/site.conf;\n}\n", 0o644)
+	dew(t, dir, "push")
+	waitForPage(t, name, "/", "a page\n")
+	waitForPage(t, name, "/name", "a name\n")
+	eventually(t, "the lines of nginx", func() error {
+		want := map[string]bool{"OUT nginx: GET /name HTTP/1.1 200": true}
+		start := false
+		for _, l := range logsOf(t, name) {
+			delete(want, l.Stream+" "+l.Text)
+			start = start || l.Stream == "ERR" && strings.Contains(l.Text, "start worker process")
+		}
+		if len(want) > 0 || !start {
+			return fmt.Errorf("missing: %v; its start on stderr: %t", want, start)
+		}
+		return nil
+	})
+}
+
 // A restage replaces the instance. An unchanged push stages nothing.
 func TestRestage(t *testing.T) {
 	const name, want = "hello-node", "hello from Node.js in production\n"
@@ -390,5 +497,73 @@ END`,
 	}
 	if sidecars := dew(t, "", "curl", "/v3/apps/"+guidOf(t, name)+"/sidecars").out; strings.Contains(sidecars, `"agent"`) {
 		t.Errorf("the sidecar of a buildpack that is not used any more is still there:\n%s", sidecars)
+	}
+}
+
+// Uploaded buildpacks work in a chain: each supplies into its own folder, the last one
+// finalizes with the files of the others. A built-in buildpack can be the last.
+func TestBuildpackChain(t *testing.T) {
+	const name = "chain"
+	const one, two = "chain_one", "chain_two"
+	const script = "#!/bin/sh\n"
+	for pack, scripts := range map[string]map[string]string{
+		one: {"supply": `set -e
+echo "supply of $4 with $#"
+mkdir -p "$3/$4/bin" "$3/$4/env" "$3/$4/profile.d"
+printf '%s\n' '` + script + `[ "$1" != --version ] || exec echo "ruby with $FROM_ENV"' '[ "$1" != -e ] || exec echo 99.1.2' 'echo "$1 with $FROM_ENV$FROM_PROFILE in $(basename "$(dirname "$(dirname "$0")")")"' 'sleep 1000' >"$3/$4/bin/ruby"
+chmod +x "$3/$4/bin/ruby"
+printf staging >"$3/$4/env/FROM_ENV"
+echo 'export FROM_PROFILE=profile' >"$3/$4/profile.d/one.sh"
+printf 'name: one\nversion: 1.2.3\nconfig: {}\n' >"$3/$4/config.yml"`},
+		two: {
+			"supply":   `echo "supply of $4 sees $(ls "$3" | tr '\n' ' ')"; printf 'name: two\nversion: 4.5.6\n' >"$3/$4/config.yml"`,
+			"finalize": `echo "finalize of $4 sees $(grep name: "$3/0/config.yml")"; cp "$3/0/profile.d/one.sh" "$5/0_one.sh"; echo 'export PATH="$DEPS_DIR/0/bin:$PATH"' >"$5/path.sh"`,
+			"release":  "echo 'default_process_types: {web: exec ruby two.rb}'",
+		},
+	} {
+		t.Cleanup(func() { dewd.dew("", "delete-buildpack", pack, "-f") })
+		dew(t, "", "create-buildpack", pack, buildpack(t, scripts), "99")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Gemfile"), "ruby '~> 99.1'\n", 0o644)
+	push := func(packs ...string) result {
+		write(t, filepath.Join(dir, "manifest.yml"), "applications:\n- {name: chain, memory: 32M, no-route: true, health-check-type: process, buildpacks: ["+strings.Join(packs, ", ")+"]}\n", 0o644)
+		return dewd.dew(dir, "push")
+	}
+	printed := func(want string) {
+		t.Helper()
+		eventually(t, want, func() error {
+			for _, l := range logsOf(t, name) {
+				if l.Source == "APP/PROC/WEB" && l.Text == want {
+					return nil
+				}
+			}
+			return fmt.Errorf("it has not printed %q", want)
+		})
+	}
+	deleteLater(t, name)
+	if r := push(one, two); r.code != 0 {
+		t.Fatalf("status %d:\n%s", r.code, r.err)
+	}
+	printed("two.rb with profile in 0")
+	lines := stagingLines(t, name)
+	for _, want := range []string{`^supply of 0 with 4$`, `^supply of 1 sees 0 1 $`, `^finalize of 1 sees name: one$`} {
+		wantLine(t, lines, want)
+	}
+	droplet := dew(t, "", "curl", "/v3/apps/"+guidOf(t, name)+"/droplets/current").out
+	if !regexp.MustCompile(`(?s)"buildpack_name": *"one".*"version": *"1\.2\.3".*"buildpack_name": *"two".*"version": *"4\.5\.6"`).MatchString(droplet) {
+		t.Errorf("the droplet does not name both buildpacks:\n%s", droplet)
+	}
+
+	write(t, filepath.Join(dir, "Procfile"), "web: exec ruby built-in.rb\n", 0o644)
+	if r := push(one, "ruby_buildpack"); r.code != 0 {
+		t.Fatalf("a built-in buildpack as the last: status %d:\n%s", r.code, r.err)
+	}
+	printed("built-in.rb with profile in 0")
+	wantLine(t, stagingLines(t, name), `^ +ruby with staging$`)
+	wantLine(t, stagingLines(t, name), `^ +Ruby 99\.1\.2 satisfies ~> 99\.1 \(Gemfile line 1\)$`)
+
+	if r := push("ruby_buildpack", one); r.code != 3 || !strings.Contains(r.err, "buildpack "+one+" has neither bin/finalize nor bin/compile: the last buildpack needs one of them") {
+		t.Errorf("one that only supplies as the last: status %d:\n%s", r.code, r.err)
 	}
 }

@@ -134,7 +134,7 @@ func (x *exchange) setStickyCookie(res *http.Response) {
 
 // ownCookies are the cookies of the web console and of the login page. Browsers send
 // them to all ports of a host name, and apps must not get them.
-var ownCookies = []string{"dew_console=", "dew_login=", "dew_login_form="}
+var ownCookies = []string{"dew_console=", "dew_login=", "dew_login_form=", "__Host-dew_login=", "__Host-dew_login_form="}
 
 // dropOwnCookies removes the cookies of dew, and leaves all others as they are.
 func dropOwnCookies(h http.Header) {

@@ -141,6 +141,7 @@ func TestDropConsoleCookie(t *testing.T) {
 		{[]string{"a=1; b=2"}, []string{"a=1; b=2"}},
 		{[]string{"dew_console=x"}, nil},
 		{[]string{"dew_login=x; a=1; dew_login_form=y"}, []string{"a=1"}},
+		{[]string{"__Host-dew_login=x; a=1; __Host-dew_login_form=y; __Host-app=z"}, []string{"a=1; __Host-app=z"}},
 		{[]string{"a=1; dew_console=x; b=2"}, []string{"a=1; b=2"}},
 		{[]string{"dew_console=x; b=2", "c=3;dew_console=y"}, []string{"b=2", "c=3"}},
 		{[]string{"my_dew_console=x;  b=2"}, []string{"my_dew_console=x;  b=2"}},

@@ -1,12 +1,15 @@
 package bits
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/ticket"
 )
 
@@ -27,6 +30,10 @@ func NewDownloads() *Downloads { return &Downloads{files: ticket.New[download](m
 type download struct {
 	open        func(r *http.Request) (io.ReadCloser, error)
 	contentType string
+	needs       access.Need     // permission that the endpoint of the file requires
+	resource    access.Resource // that has the file
+	guid        string
+	who         auth.Principal // the caller who got the URL
 }
 
 // downloadHandlers sends files.
@@ -41,13 +48,42 @@ func (h downloadHandlers) endpoints() []rest.Endpoint {
 
 // redirect sends the caller to the URL of a file.
 func (h *Handlers) redirect(r *http.Request, d download) (any, error) {
-	secret := h.Downloads.files.Issue(access.Principal(r.Context()).ID, d, downloadLifetime)
+	d.guid, d.who = r.PathValue("guid"), access.Principal(r.Context())
+	secret := h.Downloads.files.Issue(d.who.ID, d, downloadLifetime)
 	return rest.Answer{Status: http.StatusFound, Location: h.Links.Href("dew", "v1", "downloads", secret)}, nil
 }
 
-// getDownload sends a file to whoever has its URL.
+// allowed reports whether the caller who got the URL could get it now: the account, the
+// role and the file still exist.
+func (h downloadHandlers) allowed(d download) (bool, error) {
+	who, err := h.Platform.Auth.Current(d.who)
+	if errors.Is(err, auth.ErrBadCode) || err == nil && !access.HasScope(who, http.MethodGet) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	place, err := d.resource.Find(h.Access, d.guid)
+	if platform.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	perms, err := h.Access.PermissionsOf(who)
+	return perms.Allows(d.needs, place), err
+}
+
+// getDownload sends a file to whoever has its URL, unless the caller who got the URL has
+// lost the permission.
 func (h downloadHandlers) getDownload(r *http.Request) (any, error) {
 	d, ok := h.Downloads.files.Get(r.PathValue("secret"))
+	if ok {
+		var err error
+		if ok, err = h.allowed(d); err != nil {
+			return nil, err
+		}
+	}
 	if !ok {
 		return nil, rest.NotFound("Download")
 	}

@@ -311,7 +311,7 @@ func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.redirect(r, download{contentType: "application/gzip", open: func(*http.Request) (io.ReadCloser, error) {
+	return h.redirect(r, download{needs: access.Download, resource: access.Droplet, contentType: "application/gzip", open: func(*http.Request) (io.ReadCloser, error) {
 		image, err := h.Platform.Droplets.OpenImage(d.Image)
 		if err != nil {
 			return nil, err

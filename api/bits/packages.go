@@ -307,7 +307,7 @@ func (h packageHandlers) downloadPackage(r *http.Request) (any, error) {
 	if err := errors.Join(content.Close(), h.recordPackage(r.Context(), "audit.app.package.download", p)); err != nil {
 		return nil, err
 	}
-	return h.redirect(r, download{contentType: "application/zip", open: func(r *http.Request) (io.ReadCloser, error) {
+	return h.redirect(r, download{needs: access.ReadSecrets, resource: access.Package, contentType: "application/zip", open: func(r *http.Request) (io.ReadCloser, error) {
 		return h.Platform.Packages.Zip(r.Context(), p.GUID)
 	}})
 }

@@ -22,8 +22,8 @@ const (
 	GaugeInterval = 15 * time.Second
 	// gatewayBatch is the maximum number of envelopes in one event.
 	gatewayBatch = 100
-	// discoverInterval is how often a stream of all apps looks for new apps.
-	discoverInterval = time.Second
+	// discoverPause collects the changes of many apps before a stream looks for new apps.
+	discoverPause = 100 * time.Millisecond
 	// formAge is how long the names in envelopes are used. A rename shows after it.
 	formAge = 10 * time.Second
 )
@@ -38,7 +38,37 @@ type gatewayStream struct {
 	failed chan error  // the first error of a reader
 
 	following map[string]bool // apps whose logs are read
+	changed   <-chan struct{} // closed when apps change after the last discover
 }
+
+// appChanges tells streams that apps were created or changed.
+type appChanges struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at a change; guarded by mu
+}
+
+// next returns a channel that is closed at the next change.
+func (a *appChanges) next() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.changed
+}
+
+// notify wakes the streams.
+func (a *appChanges) notify() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// AppsChanged makes open streams look for new apps. Call it after a process was created.
+func (h *Handlers) AppsChanged() { h.appChanges.notify() }
 
 // run sends events until the client disconnects or loses its permission.
 func (s *gatewayStream) run(w http.ResponseWriter, r *http.Request) error {
@@ -78,7 +108,8 @@ func (s *gatewayStream) loop(ctx context.Context, readers *sync.WaitGroup, send 
 	defer beat.Stop()
 	check := time.NewTicker(looks * s.h.Beat)
 	defer check.Stop()
-	discover := time.NewTicker(discoverInterval)
+	discover := time.NewTimer(0)
+	discover.Stop()
 	defer discover.Stop()
 	gauges := time.NewTimer(0)
 	defer gauges.Stop()
@@ -95,6 +126,9 @@ func (s *gatewayStream) loop(ctx context.Context, readers *sync.WaitGroup, send 
 			event, err = s.gauges(ctx)
 		case t := <-beat.C:
 			event = fmt.Appendf(nil, "event: heartbeat\ndata: %d\n\n", t.Unix())
+		case <-s.changed:
+			s.changed = nil
+			discover.Reset(discoverPause)
 		case <-discover.C:
 			err = s.discover(ctx, readers, false)
 		case <-check.C:
@@ -149,6 +183,7 @@ func (s *gatewayStream) discover(ctx context.Context, readers *sync.WaitGroup, s
 	if !s.q.log && !s.q.tmr {
 		return nil
 	}
+	s.changed = s.h.appChanges.next()
 	apps, err := s.apps()
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ type Handlers struct {
 	// GaugeInterval is the time between two container metrics of an instance.
 	GaugeInterval time.Duration
 	shards        shards
+	appChanges    appChanges
 }
 
 // Usage is what the handlers need of the usage of instances. *usage.Sampler implements

@@ -9,13 +9,16 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/ticket"
 )
 
 const (
 	codeLifetime = 5 * time.Minute
-	maxCodes     = 100 // of one user
+	idLifetime   = 10 * time.Minute // of an id_token
+	maxCodes     = 100              // of one user
 	challengeS   = "S256"
 )
 
@@ -61,4 +64,18 @@ func verified(challenge string, form url.Values) bool {
 	sum := sha256.Sum256([]byte(verifier))
 	got := base64.RawURLEncoding.EncodeToString(sum[:])
 	return verifierForm.MatchString(verifier) && subtle.ConstantTimeCompare([]byte(got), []byte(challenge)) == 1
+}
+
+// IDClaims returns the claims of an id_token, which tells a client who logged in. It has
+// no client_id and no scopes, so that no one can use it as an access token.
+func (c *Codes) IDClaims(g auth.Grant, u auth.User, issuer string) jwt.MapClaims {
+	at := time.Now()
+	out := jwt.MapClaims{
+		"iss": issuer, "sub": u.GUID, "aud": []string{g.Client}, "azp": g.Client, "iat": at.Unix(), "exp": at.Add(idLifetime).Unix(),
+		"user_name": u.Name, "email": u.Email, "origin": u.Origin,
+	}
+	if g.Nonce != "" {
+		out["nonce"] = g.Nonce
+	}
+	return out
 }

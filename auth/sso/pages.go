@@ -5,7 +5,6 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
-	"strings"
 
 	"github.com/dewrun/dew/ticket"
 )
@@ -19,6 +18,7 @@ var pages = template.Must(template.ParseFS(assets, "assets/page.html"))
 type page struct {
 	Title, Text string
 	User        string // name of the logged-in user
+	Next        string // URL that the browser opens at once
 	Form        *formPage
 }
 
@@ -38,32 +38,29 @@ type form struct {
 	status        int
 }
 
-// harden sets the headers of every page. next is the origin that the browser is sent to
-// after the form: browsers compare it with form-action as well.
-func harden(w http.ResponseWriter, next string) {
+// harden sets the headers of every page.
+func harden(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers send the form with the origin null
-	h.Set("Content-Security-Policy", strings.TrimSpace("default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' "+next))
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'")
 }
 
 // form shows the login form with a new token, or the one that other tabs have.
 func (s *Server) form(w http.ResponseWriter, r *http.Request, f form) {
 	p := &formPage{Name: f.name, Problem: f.problem, Request: f.request, CSRFField: csrfField}
-	next := ""
 	if f.req != nil {
 		p.Client, p.Host = f.req.client.Name, f.req.redirect.Host
-		next = f.req.redirect.Scheme + "://" + f.req.redirect.Host
 	}
-	if c, err := r.Cookie(csrfCookie); err == nil && len(c.Value) == len(ticket.Secret()) {
+	if c, err := r.Cookie(s.cookieName(r, csrfCookie)); err == nil && len(c.Value) == len(ticket.Secret()) {
 		p.CSRFText = c.Value
 	} else {
 		p.CSRFText = ticket.Secret()
 		s.setCookie(w, r, csrfCookie, p.CSRFText)
 	}
-	harden(w, next)
+	harden(w)
 	if f.status == 0 {
 		f.status = http.StatusOK
 	}
@@ -72,7 +69,7 @@ func (s *Server) form(w http.ResponseWriter, r *http.Request, f form) {
 
 // message shows a sentence.
 func (s *Server) message(w http.ResponseWriter, status int, title, text string) {
-	harden(w, "")
+	harden(w)
 	s.page(w, status, page{Title: title, Text: text})
 }
 

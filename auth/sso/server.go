@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// SessionCookie is the name of the cookie with the token of a login.
-	SessionCookie = "dew_login"
+	// sessionCookie has the token of a login. See cookieName for the name with https.
+	sessionCookie = "dew_login"
 	csrfCookie    = "dew_login_form"
 	csrfField     = "X-Uaa-Csrf" // the name of UAA, for programs that log in
 
 	sessionLifetime = 8 * time.Hour
 	maxSessions     = 100 // of one user
 	maxForm         = 64 << 10
+	maxNonce        = 1 << 10 // bytes
 )
 
 // shared are the scopes that clients get. They identify the user, and let the client
@@ -93,7 +94,7 @@ type request struct {
 // parse checks the client and the redirect URI of a request. Without them, dewd must not
 // send the browser anywhere.
 func (s *Server) parse(query url.Values) (request, error) {
-	for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "code_challenge", "code_challenge_method"} {
+	for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "nonce", "code_challenge", "code_challenge_method"} {
 		if len(query[name]) > 1 {
 			return request{}, errors.New("The parameter " + name + " is given more than once")
 		}
@@ -124,6 +125,8 @@ func (q *request) check(query url.Values) (kind, text string) {
 		return "unsupported_response_type", "The response_type must be code"
 	case q.challenge == "" && query.Get("code_challenge_method") != "", q.challenge != "" && (query.Get("code_challenge_method") != challengeS || !verifierForm.MatchString(q.challenge)):
 		return "invalid_request", "The code_challenge must have the method S256"
+	case len(query.Get("nonce")) > maxNonce:
+		return "invalid_request", "The nonce is too long"
 	case q.challenge == "" && q.client.Hash == nil:
 		return "invalid_request", "A client without a secret needs a code_challenge"
 	}
@@ -156,7 +159,7 @@ func (q *request) answer(w http.ResponseWriter, r *http.Request, values ...strin
 // authorize sends a code to the client if the user is logged in, and asks the user to
 // log in otherwise.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
-	harden(w, "")
+	harden(w)
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		s.message(w, http.StatusBadRequest, "Cannot log in", "The query string of the URL is not valid")
@@ -182,14 +185,14 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.form(w, r, form{request: r.URL.RawQuery, req: &req})
 	default:
 		g := user.grant
-		g.Client, g.Scopes = req.client.ID, req.scopes
+		g.Client, g.Scopes, g.Nonce = req.client.ID, req.scopes, query.Get("nonce")
 		req.answer(w, r, "code", s.codes.codes.Issue(g.User, code{grant: g, redirect: req.asked, challenge: req.challenge}, codeLifetime))
 	}
 }
 
 // current returns the session of the browser, if its user can still log in.
 func (s *Server) current(r *http.Request) (session, bool, error) {
-	c, err := r.Cookie(SessionCookie)
+	c, err := r.Cookie(s.cookieName(r, sessionCookie))
 	if err != nil {
 		return session{}, false, nil
 	}
@@ -213,7 +216,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		s.log.Error("cannot check a login", "err", err)
 		s.message(w, http.StatusInternalServerError, "Cannot log in", "An unexpected error occurred. See the log of dewd for the cause")
 	case ok:
-		harden(w, "")
+		harden(w)
 		s.page(w, http.StatusOK, page{Title: "You are logged in", User: user.name})
 	default:
 		s.form(w, r, form{})
@@ -233,7 +236,7 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) {
 			f.req = &req
 		}
 	}
-	cookie, err := r.Cookie(csrfCookie)
+	cookie, err := r.Cookie(s.cookieName(r, csrfCookie))
 	if err != nil || cookie.Value == "" || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(r.PostForm.Get(csrfField))) != 1 {
 		f.status, f.problem = http.StatusForbidden, "The form has expired, or the browser does not accept cookies. Try again"
 		s.form(w, r, f)
@@ -252,31 +255,37 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.ID = "login-" + ticket.Secret()
-	s.setCookie(w, r, SessionCookie, s.sessions.Issue(g.User, session{grant: g}, sessionLifetime))
+	s.setCookie(w, r, sessionCookie, s.sessions.Issue(g.User, session{grant: g}, sessionLifetime))
 	to := s.auth.BaseURL(r) + "/login"
 	if f.req != nil {
 		to = s.auth.BaseURL(r) + "/oauth/authorize?" + f.request
 	}
-	harden(w, "")
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	harden(w)
+	if !wantsPage(r) {
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return
+	}
+	// Browsers compare all redirects after a form with form-action, and a dashboard can
+	// redirect to any host. So the form ends with a page.
+	s.page(w, http.StatusOK, page{Title: "You are logged in", Next: to})
 }
 
 // logout ends the session of the browser, and the codes that it got. It sends the
 // browser back only to a URI of a client.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
-	if c, err := r.Cookie(SessionCookie); err == nil {
+	if c, err := r.Cookie(s.cookieName(r, sessionCookie)); err == nil {
 		if user, ok := s.sessions.Take(c.Value); ok {
 			if err := s.auth.RevokeGrant(user.grant, time.Now().Add(codeLifetime)); err != nil {
 				s.log.Error("cannot end a login", "err", err)
 			}
 		}
 	}
-	http.SetCookie(w, &http.Cookie{Name: SessionCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil})
+	s.setCookie(w, r, sessionCookie, "")
 	query := r.URL.Query()
 	if to := query.Get("redirect"); to != "" {
 		c, err := s.auth.Accounts().Client(query.Get("client_id"))
 		if err == nil && redirectAllowed(c.RedirectURIs, to) {
-			harden(w, "")
+			harden(w)
 			http.Redirect(w, r, to, http.StatusFound)
 			return
 		}
@@ -284,6 +293,26 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	s.message(w, http.StatusOK, "You are logged out", "You can close this window")
 }
 
+// secure reports whether the browser uses https, with dewd or with a proxy at the public
+// URL.
+func (s *Server) secure(r *http.Request) bool {
+	return strings.HasPrefix(s.auth.BaseURL(r), "https:")
+}
+
+// cookieName returns the name of a cookie. With https it has a prefix, so that no other
+// host and no page without https can set the cookie.
+func (s *Server) cookieName(r *http.Request, name string) string {
+	if s.secure(r) {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// setCookie sets a cookie, or deletes it if the value is empty.
 func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil})
+	c := http.Cookie{Name: s.cookieName(r, name), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.secure(r)}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, &c)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/dewrun/dew/auth"
@@ -26,6 +28,7 @@ const redirect = "https://dash.example.com/callback"
 
 // world is a server with a user, and a dashboard that is a client of it.
 type world struct {
+	base   string // URL of the API for the browser
 	t      *testing.T
 	auth   *auth.Server
 	sso    *Server
@@ -49,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, auth: a, sso: New(a, codes, slog.New(slog.DiscardHandler))}
+	w := &world{t: t, base: "http://dew.test", auth: a, sso: New(a, codes, slog.New(slog.DiscardHandler))}
 	w.server = w.sso.Wrap(a.Handler())
 	if w.jar, err = cookiejar.New(nil); err != nil {
 		t.Fatal(err)
@@ -86,14 +89,14 @@ func (w *world) send(r *http.Request) *httptest.ResponseRecorder {
 
 func (w *world) get(path string, values ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
-	r := httptest.NewRequest(http.MethodGet, "http://dew.test/uaa"+path+query(values), http.NoBody)
+	r := httptest.NewRequest(http.MethodGet, w.base+"/uaa"+path+query(values), http.NoBody)
 	r.Header.Set("Accept", "text/html,*/*")
 	return w.send(r)
 }
 
 func (w *world) post(path string, values ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "http://dew.test/uaa"+path, strings.NewReader(strings.TrimPrefix(query(values), "?")))
+	r := httptest.NewRequest(http.MethodPost, w.base+"/uaa"+path, strings.NewReader(strings.TrimPrefix(query(values), "?")))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return w.send(r)
 }
@@ -152,7 +155,7 @@ func TestLogin(t *testing.T) {
 	if page.Code != 200 || !strings.Contains(page.Body.String(), "The &lt;b&gt;database&lt;/b&gt;") || strings.Contains(page.Body.String(), "<script") {
 		t.Fatalf("the form: %d %s", page.Code, page.Body)
 	}
-	if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.HasSuffix(csp, "form-action 'self' https://dash.example.com") {
+	if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.HasSuffix(csp, "form-action 'self'") {
 		t.Errorf("policy = %q", csp)
 	}
 	request := strings.TrimPrefix(query(ask), "?")
@@ -202,6 +205,52 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// With https, even if a proxy ends TLS, the cookies are Secure and only this host can set
+// them. Without https, browsers would refuse them.
+func TestCookies(t *testing.T) {
+	w := newWorld(t)
+	for base, want := range map[string]struct {
+		prefix string
+		secure bool
+	}{
+		"http://dew.test":       {"", false},
+		"https://dew.test":      {"__Host-", true},
+		"https://dew.test:8443": {"__Host-", true},
+	} {
+		plain := w.sso.Wrap(w.auth.Handler())
+		w.base = base
+		w.server = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			r.TLS = nil // a proxy ended it
+			plain.ServeHTTP(rw, r.WithContext(auth.WithURL(r.Context(), base)))
+		})
+		page := w.get("/login")
+		found := append(page.Result().Cookies(), w.logIn(page, "", "secret").Result().Cookies()...)
+		found = append(found, w.get("/logout.do").Result().Cookies()...)
+		var names []string
+		for _, c := range found {
+			names = append(names, strings.TrimPrefix(c.Name, want.prefix))
+			if !strings.HasPrefix(c.Name, want.prefix) || c.Secure != want.secure || c.Path != "/" || c.Domain != "" || !c.HttpOnly {
+				t.Errorf("%s: cookie %+v", base, c)
+			}
+		}
+		if got := strings.Join(names, " "); got != "dew_login_form dew_login dew_login" || found[2].MaxAge >= 0 {
+			t.Errorf("%s: cookies %s, and the last one has the age %d", base, got, found[2].MaxAge)
+		}
+		w.jar, _ = cookiejar.New(nil)
+	}
+	// A cookie that another host could have set is not used with https.
+	page := w.get("/login")
+	session := w.logIn(page, "", "secret").Result().Cookies()[0]
+	r := httptest.NewRequest(http.MethodGet, "http://dew.test/uaa/login", http.NoBody)
+	r.Header.Set("Accept", "text/html")
+	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: session.Value})
+	got := httptest.NewRecorder()
+	w.sso.Wrap(w.auth.Handler()).ServeHTTP(got, r.WithContext(auth.WithURL(r.Context(), "https://dew.test")))
+	if !hidden.MatchString(got.Body.String()) {
+		t.Errorf("a cookie without the prefix: %s", got.Body)
+	}
+}
+
 // A code belongs to one client, one redirect URI, one verifier, and five minutes.
 func TestCodes(t *testing.T) {
 	w := newWorld(t)
@@ -237,6 +286,97 @@ func TestCodes(t *testing.T) {
 	}
 	if got := w.get("/oauth/authorize", "client_id", "dash", "response_type", "code"); !hidden.MatchString(got.Body.String()) {
 		t.Errorf("a user who is not active: %d %v", got.Code, got.Header())
+	}
+}
+
+// A client without a secret gets a code only with a challenge, and redeems it only with
+// the verifier.
+func TestPKCEWithoutSecret(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.auth.Accounts().CreateClient(auth.NewClient{
+		ID: "public", GrantTypes: []string{auth.GrantCode}, Scopes: []string{"openid"}, RedirectURIs: []string{redirect},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.logIn(w.get("/login"), "", "secret")
+	ask := func(more ...string) url.Values {
+		t.Helper()
+		to, err := url.Parse(w.get("/oauth/authorize", append([]string{"client_id", "public", "response_type", "code"}, more...)...).Header().Get("Location"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to.Query()
+	}
+	redeem := func(values ...string) int {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "http://dew.test/uaa/oauth/token",
+			strings.NewReader(strings.TrimPrefix(query(append([]string{"grant_type", "authorization_code", "client_id", "public"}, values...)), "?")))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		got := httptest.NewRecorder()
+		w.server.ServeHTTP(got, r)
+		return got.Code
+	}
+	if got := ask(); got.Get("error") != "invalid_request" || got.Get("code") != "" {
+		t.Errorf("without a challenge: %v", got)
+	}
+	verifier := strings.Repeat("v", 43)
+	sum := sha256.Sum256([]byte(verifier))
+	challenge := []string{"code_challenge", base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method", "S256"}
+	for name, tc := range map[string]struct {
+		more []string
+		want int
+	}{
+		"verifier":         {[]string{"code_verifier", verifier}, 200},
+		"no verifier":      {nil, 400},
+		"another verifier": {[]string{"code_verifier", strings.Repeat("w", 43)}, 400},
+		"a secret":         {[]string{"code_verifier", verifier, "client_secret", "guess"}, 401},
+	} {
+		if got := redeem(append([]string{"code", ask(challenge...).Get("code")}, tc.more...)...); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// With the scope openid, the client gets an id_token that the keys of the server verify.
+// It is not an access token.
+func TestIDToken(t *testing.T) {
+	w := newWorld(t)
+	w.logIn(w.get("/login"), "", "secret")
+	status, body := w.redeem("code", w.code("nonce", "n-1"))
+	if status != 200 {
+		t.Fatalf("%d %v", status, body)
+	}
+	id, _ := body["id_token"].(string)
+	keys := httptest.NewRecorder()
+	w.server.ServeHTTP(keys, httptest.NewRequest(http.MethodGet, "http://dew.test/uaa/token_keys", http.NoBody))
+	var set struct {
+		Keys []struct{ Kid, Value string }
+	}
+	if err := json.Unmarshal(keys.Body.Bytes(), &set); err != nil || len(set.Keys) == 0 {
+		t.Fatalf("%v: %s", err, keys.Body)
+	}
+	parsed, err := jwt.Parse(id, func(token *jwt.Token) (any, error) {
+		if token.Header["kid"] != set.Keys[0].Kid {
+			return nil, fmt.Errorf("kid = %v", token.Header["kid"])
+		}
+		return jwt.ParseRSAPublicKeyFromPEM([]byte(set.Keys[0].Value))
+	}, jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer("http://dew.test/uaa/oauth/token"), jwt.WithAudience("dash"), jwt.WithExpirationRequired(), jwt.WithSubject(w.userGUID("dora")))
+	if err != nil {
+		t.Fatalf("%v: %s", err, id)
+	}
+	claims := parsed.Claims.(jwt.MapClaims)
+	if claims["nonce"] != "n-1" || claims["user_name"] != "dora" || claims["email"] != "dora@example.com" || claims["scope"] != nil {
+		t.Errorf("claims = %v", claims)
+	}
+	if p, err := w.auth.Verify(id); err == nil {
+		t.Errorf("the id_token is the access token of %+v", p)
+	}
+	if _, body := w.redeem("code", w.code("scope", "cloud_controller_service_permissions.read")); body["id_token"] != nil || body["access_token"] == nil {
+		t.Errorf("without openid: %v", body)
+	}
+	to, err := url.Parse(w.get("/oauth/authorize", "client_id", "dash", "response_type", "code", "nonce", strings.Repeat("n", maxNonce+1)).Header().Get("Location"))
+	if err != nil || to.Query().Get("error") != "invalid_request" {
+		t.Errorf("a long nonce: %v, %v", to, err)
 	}
 }
 

@@ -33,7 +33,7 @@ type exception struct {
 var exceptions = map[string]exception{
 	"api/v3": {bounds{files: 44}, "one small file for the JSON of each resource"},
 
-	"auth":     {bounds{lines: 4801}, "the OAuth server uses unexported parts of users, clients and tokens"},
+	"auth":     {bounds{lines: 4809}, "the OAuth server uses unexported parts of users, clients and tokens"},
 	"notify":   {bounds{lines: 4029}, "the two versions of the API share their records, permissions and errors"},
 	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
 

@@ -145,7 +145,7 @@ func (c *cell) dewWith(password string, args ...string) {
 }
 
 // read returns the body of a response.
-func read(t *testing.T) func(resp *http.Response, err error) string {
+func read(t testing.TB) func(resp *http.Response, err error) string {
 	return func(resp *http.Response, err error) string {
 		t.Helper()
 		if err != nil {

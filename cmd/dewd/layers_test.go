@@ -20,31 +20,35 @@ const module = "github.com/dewrun/dew"
 // layers orders the packages into layers: a package can only import packages of lower
 // layers. Every package has one.
 var layers = map[string]int{
-	"cmd/dew": 11, "cmd/dew-init": 11, "cmd/dew-sftp": 11, "cmd/dew-static": 11, "cmd/dewd": 11,
+	"cmd/dew": 11, "cmd/dew-buildpack": 11, "cmd/dew-init": 11, "cmd/dew-pod": 11, "cmd/dew-sftp": 11, "cmd/dew-static": 11, "cmd/dewd": 11,
 	"api": 10, "cmd/dewd/doctor": 10,
 	"api/apps": 9, "api/bits": 9, "api/daemon": 9, "api/logs": 9, "api/market": 9, "api/orgs": 9, "api/routes": 9,
-	"api/present": 8,
-	"api/rest":    7, "runtime/containerd": 7,
+	"api/present": 8, "cmd/dewd/cluster": 8,
+	"api/rest": 7, "runtime/containerd": 7, "runtime/kubernetes": 7,
 	"api/access": 6, "cli": 6, "runtime/containerd/images": 6, "runtime/containerd/session": 6, "services/builtin": 6,
 	"cli/smoketest": 5, "notify/crashmail": 5, "netpolicy/desired": 5, "platform": 5, "runtime/containerd/ocispec": 5, "runtime/containerd/private": 5,
 	"runtime/containerd/rootfs": 5, "runtime/supervisor": 5,
-	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "cli/top": 4, "notify": 4, "route": 4, "runtime/address": 4, "runtime/cgroup": 4,
+	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "cli/top": 4, "notify": 4, "route": 4, "runtime/address": 4, "runtime/capture": 1, "runtime/cgroup": 4,
 	"runtime/containerd/connection": 4, "runtime/containerd/dns": 4, "runtime/containerd/names": 4, "runtime/containerd/runfile": 4,
 	"runtime/containerd/scratch": 4, "runtime/containerd/shim": 4,
 	"runtime/network": 4, "runtime/plan": 4, "runtime/policy": 4, "runtime/runtimetest": 4, "runtime/usage": 4, "services/marketplace": 4, "sshd": 4,
 	"cli/apps": 3, "cli/daemon": 3, "cli/logs": 3, "cli/platform": 3, "cli/routes": 3, "notify/directory": 3,
-	"auth/sso": 3, "runtime": 3, "services/dashboard": 3, "services/osb": 3,
+	"auth/sso": 3, "runtime": 3, "runtime/kubernetes/agent": 3, "services/dashboard": 3, "services/osb": 3,
 	"cli/command": 2, "console": 2, "droplet": 2, "health": 2, "notify/inbox": 2, "notify/render": 2, "notify/unsubscribe": 2, "notify/smtp": 2, "registry": 2,
-	"platform/quota": 2, "netpolicy": 2, "runtime/rollout": 2,
+	"platform/quota": 2, "netpolicy": 2, "runtime/rollout": 2, "runtime/kubernetes/images": 2, "runtime/kubernetes/wrapper": 2,
 	"services": 2, "smoke": 2,
 	"api/cftest": 1, "api/client": 1, "app": 1, "auth": 1, "certs/trust": 1, "cli/console": 1, "drain": 1, "droplet/pool": 1,
-	"droplet/stack": 1, "notify/delivery": 1, "runtime/kubernetes/kubetest": 1,
-	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "droplet/archive": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 0, "runtime/disk": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
+	"droplet/nginxconf": 1, "droplet/stack": 1, "droplet/versions": 1, "notify/delivery": 1, "runtime/kubernetes/kubetest": 1,
+	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "droplet/archive": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/link": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
 	"services/bindingfiles": 0, "services/servicestest": 0, "spelling": 0, "store": 0, "testkit": 0, "ticket": 0, "verdict": 0, "yamlfile": 0,
 }
 
-// containerdUser is the only package, with those below it, that can import containerd.
-const containerdUser = "runtime/containerd"
+// The only packages, with those below them, that can import containerd, and the client
+// of Kubernetes.
+const (
+	containerdUser = "runtime/containerd"
+	kubernetesUser = "runtime/kubernetes"
+)
 
 // testOnly are the packages that only tests import, and other packages of this list.
 var testOnly = map[string]bool{"testkit": true, "runtime/kubernetes/kubetest": true}
@@ -59,6 +63,9 @@ type imported struct {
 func layerViolation(i imported) string {
 	if strings.HasPrefix(i.path, "github.com/containerd/") && i.pkg != containerdUser && !strings.HasPrefix(i.pkg, containerdUser+"/") {
 		return "only " + containerdUser + " knows containerd"
+	}
+	if strings.HasPrefix(i.path, "k8s.io/") && i.pkg != kubernetesUser && !strings.HasPrefix(i.pkg, kubernetesUser+"/") {
+		return "only " + kubernetesUser + " knows Kubernetes"
 	}
 	to, inside := strings.CutPrefix(i.path, module+"/")
 	if !inside {

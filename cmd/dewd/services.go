@@ -67,7 +67,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 	d.services = marketplace.New(marketplace.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh(); d.engine.PoliciesChanged() }, Egress: d.egress(),
-		Dashboards: dashboards.Set,
+		Dashboards: dashboards,
 	})
 	if err := d.sweepDashboards(dashboards); err != nil {
 		return err

@@ -137,15 +137,19 @@ index=0 last=$(($(wc -l <"$packs/plan") - 1))
 while read -r n how name; do
 	[ $fetched = 1 ] || fetch "$n" "$how" "$name"
 	bin=$packs/$n/bin
-	keep "$index" "$name"
+	# As on Cloud Foundry, the folders of ten buildpacks and more have two digits.
+	slot=$index
+	[ $last -lt 9 ] || slot=$(printf '%02d' "$index")
+	keep "$slot" "$name"
 	echo "-----> $name"
 	if [ $index -lt $last ]; then
-		[ -f "$bin/supply" ] || fail $no_compile "buildpack $name has no bin/supply: only the last buildpack can be without it"
-		step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$index"
+		[ -f "$bin/supply" ] || fail $no_compile "buildpack $name has no bin/supply. Only the last buildpack can be without it"
+		step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$slot"
 	elif [ -f "$bin/finalize" ]; then
-		[ ! -f "$bin/supply" ] || step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$index"
-		step "$name" finalize "$bin/finalize" "$build" "$own" "$deps" "$index" "$profile"
+		[ ! -f "$bin/supply" ] || step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$slot"
+		step "$name" finalize "$bin/finalize" "$build" "$own" "$deps" "$slot" "$profile"
 	elif [ -f "$bin/compile" ]; then
+		[ $index -eq 0 ] || echo "       WARNING: $name has no bin/finalize, so it cannot use the files of the buildpacks before it"
 		step "$name" compile "$bin/compile" "$build" "$own"
 	else
 		fail $no_compile "buildpack $name has neither bin/finalize nor bin/compile: the last buildpack needs one of them"
@@ -154,8 +158,8 @@ while read -r n how name; do
 		[ -f "$bin/release" ] || fail $no_release "buildpack $name has no bin/release"
 		"$bin/release" "$build" </dev/null >"$result/release.yml" || fail $no_release "buildpack $name: bin/release exited with status $?"
 	fi
-	[ ! -f "$deps/$index/launch.yml" ] || cp "$deps/$index/launch.yml" "$result/launch-$index.yml"
-	[ ! -f "$deps/$index/config.yml" ] || cp "$deps/$index/config.yml" "$result/config-$index.yml"
+	[ ! -f "$deps/$slot/launch.yml" ] || cp "$deps/$slot/launch.yml" "$result/launch-$index.yml"
+	[ ! -f "$deps/$slot/config.yml" ] || cp "$deps/$slot/config.yml" "$result/config-$index.yml"
 	[ ! -f "$packs/$n/VERSION" ] || head -c 512 "$packs/$n/VERSION" >"$result/version-$index"
 	index=$((index + 1))
 done <"$packs/plan"

@@ -54,6 +54,9 @@ func NewLinks(db *store.DB, publicURL string) (*Links, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create links to unsubscribe: %w", err)
 	}
+	if u.Path == "" {
+		u.Path = "/" // otherwise the path of the page is relative
+	}
 	u = u.JoinPath("unsubscribe")
 	l := &Links{base: u.String(), path: u.Path}
 	keys := store.In[key](db, "notify keys")

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dewrun/dew/droplet/stack"
@@ -35,7 +34,6 @@ type Config struct {
 	// StackImage returns the image of a stack. The error is a *runtime.StartError if the
 	// stack cannot be used in a cluster.
 	StackImage  func(stack.Stack) (string, error)
-	PullPolicy  corev1.PullPolicy
 	PullSecret  string // name of the Secret for the registry; empty: none
 	UID         int64  // user of the apps. The agent has the next one
 	Backlog     int64  // bytes of output that a Pod keeps for each stream while dewd does not read

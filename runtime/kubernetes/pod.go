@@ -148,7 +148,7 @@ func (e *Engine) agentContainer(s runtime.Spec) corev1.Container {
 	security := e.security(e.cfg.UID + 1)
 	security.ReadOnlyRootFilesystem = ptr.To(true)
 	return corev1.Container{
-		Name: agentContainerName, Image: e.cfg.Image, ImagePullPolicy: e.cfg.PullPolicy, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Name: agentContainerName, Image: e.cfg.Image, ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
 		Command: []string{"/dew-pod", "agent"},
 		Args: []string{
 			"--instance", string(s.Instance), "--server", e.cfg.Address, "--server-name", serverName, "--processes", strings.Join(execs, ","),
@@ -172,7 +172,7 @@ const waitForWrapper = `until [ -x "$0" ]; do sleep 0.01; done; exec "$0" "$@"`
 func (e *Engine) processContainer(s runtime.Spec, p runtime.ProcessSpec, image string) corev1.Container {
 	folders := []string{homeDir, tmpDir}
 	c := corev1.Container{
-		Name: p.Exec, Image: image, ImagePullPolicy: e.cfg.PullPolicy,
+		Name: p.Exec, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{"/bin/sh", "-c", waitForWrapper, podProgram},
 		Args: []string{
 			"wrap", "--process", p.Exec, "--run", runDir, "--home", homeDir, "--folders", strings.Join(folders, ","),

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dewrun/dew/droplet/stack"
@@ -78,7 +77,7 @@ func (w *world) open() *Engine {
 	}
 	w.engine, err = New(w.Context(), Config{
 		Client: w.client, Namespace: w.namespace, Name: "dew-test", Dir: filepath.Join(w.dir, "kubernetes"), Listener: l, Address: w.address,
-		Image: w.image, StackImage: func(stack.Stack) (string, error) { return w.stack, nil }, PullPolicy: corev1.PullIfNotPresent,
+		Image: w.image, StackImage: func(stack.Stack) (string, error) { return w.stack, nil },
 		UID: 2000, Backlog: 4 << 20, Droplet: openTree, Crashed: Crashed{Dir: filepath.Join(w.dir, "crashed"), Bytes: 1 << 30},
 		Logs: w.logs, Logger: log, StartLimit: time.Minute, GracePeriod: 10 * time.Second,
 	})

@@ -30,15 +30,22 @@ func TestSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := New(db, accounts)
+	change := func(broker string, catalog []services.CatalogOffering) error {
+		all, err := c.Prepare(catalog)
+		if err != nil {
+			return err
+		}
+		return db.Update(func(tx *store.Tx) error { return c.With(tx).Set(broker, all) })
+	}
 	set := func(broker string, catalog ...services.CatalogOffering) {
 		t.Helper()
-		if err := c.Set(broker, catalog); err != nil {
+		if err := change(broker, catalog); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refused := func(broker, want string, catalog ...services.CatalogOffering) {
 		t.Helper()
-		if err := c.Set(broker, catalog); err == nil || !strings.Contains(err.Error(), want) {
+		if err := change(broker, catalog); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -101,5 +108,48 @@ func TestSet(t *testing.T) {
 		if _, err := accounts.CheckSecret(id, "mine"); err != nil {
 			t.Errorf("the client %s of an administrator: %v", id, err)
 		}
+	}
+}
+
+// A secret that changes between Prepare and Set is that of the catalog afterwards.
+func TestSecretChanges(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	accounts := auth.NewAccounts(db, bcrypt.MinCost)
+	c := New(db, accounts)
+	catalog := []services.CatalogOffering{offering("db", "dash", "s1", "https://a.example/")}
+	for name, meanwhile := range map[string]func() error{
+		"new":     func() error { return nil },
+		"same":    func() error { return nil },
+		"changed": func() error { return accounts.SetSecret("dash", "other") },
+		"deleted": func() error { return accounts.DeleteClient("dash") },
+	} {
+		all, err := c.Prepare(catalog)
+		if name != "new" { // the other cases start with the client
+			err = db.Update(func(tx *store.Tx) error { return c.With(tx).Set("b1", all) })
+			if err == nil {
+				all, err = c.Prepare(catalog)
+			}
+		}
+		if err == nil {
+			err = meanwhile()
+		}
+		if err == nil {
+			err = db.Update(func(tx *store.Tx) error { return c.With(tx).Set("b1", all) })
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := accounts.CheckSecret("dash", "s1"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var none *Clients
+	if all, err := none.Prepare(catalog); err != nil || len(all) > 0 || none.With(nil).Set("b1", all) != nil {
+		t.Errorf("no clients: %v, %v", all, err)
 	}
 }

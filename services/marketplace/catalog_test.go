@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -211,15 +210,16 @@ func TestSpaceScopedBroker(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		far := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
-		sb, o, err := w.CreateBroker(services.NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: far.GUID})
+		w.broker.SetCatalog(withDashboard("hush"))
+		_, o, err := w.CreateBroker(services.NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: far.GUID})
 		if err != nil || w.waitFor(o).State != services.Succeeded {
 			t.Fatal(o, err)
 		}
-		if slices.Contains(w.dashboards, sb.GUID) {
+		if w.hasSecret("hush") {
 			t.Error("dashboard clients of a space-scoped broker")
 		}
-		all, o, err := w.CreateBroker(services.NewBroker{Name: "for all", URL: "http://all.example", Username: "user", Password: "pass"})
-		if err != nil || w.waitFor(o).State != services.Succeeded || !slices.Contains(w.dashboards, all.GUID) {
+		_, o, err = w.CreateBroker(services.NewBroker{Name: "for all", URL: "http://all.example", Username: "user", Password: "pass"})
+		if err != nil || w.waitFor(o).State != services.Succeeded || !w.hasSecret("hush") {
 			t.Error("no dashboard clients of a broker for all spaces", o, err)
 		}
 		p := must(w.Plans(services.PlanFilter{BrokerNames: []string{"ours"}, Names: []string{"small"}}))[0]

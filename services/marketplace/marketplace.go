@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/egress"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/dashboard"
 	"github.com/dewrun/dew/store"
 )
 
@@ -26,9 +27,8 @@ type Config struct {
 	Client func(b services.ServiceBroker) services.Broker
 	// Egress limits the addresses of brokers that administrators did not register.
 	Egress egress.Policy
-	// Dashboards stores the OAuth clients of the dashboards in a broker's catalog. A
-	// deleted broker has no catalog. It can be nil.
-	Dashboards func(broker string, catalog []services.CatalogOffering) error
+	// Dashboards stores the OAuth clients of dashboards. It can be nil.
+	Dashboards *dashboard.Clients
 	// MaxPolling limits how long an operation can be in progress; 0: a week.
 	MaxPolling time.Duration
 	// Changed is called after the commit with the guid of every binding that was
@@ -67,9 +67,6 @@ type (
 func New(cfg Config) *Marketplace {
 	if cfg.MaxPolling == 0 {
 		cfg.MaxPolling = services.DefaultMaxPolling
-	}
-	if cfg.Dashboards == nil {
-		cfg.Dashboards = func(string, []services.CatalogOffering) error { return nil }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -148,9 +148,6 @@ func (m *catalog) DeleteBroker(guid string, by app.Actor) (o services.Operation,
 		o, err = tx.deleteBroker(sb, by)
 		return err
 	})
-	if err == nil {
-		err = m.cfg.Dashboards(guid, nil)
-	}
 	return o, err
 }
 
@@ -164,7 +161,7 @@ func (tx catalogRecords) deleteBroker(sb services.ServiceBroker, by app.Actor) (
 	if err := tx.cancelBroker(sb); err != nil {
 		return o, err
 	}
-	if err := drop(tx.brokers, "service broker", sb.GUID); err != nil {
+	if err := errors.Join(drop(tx.brokers, "service broker", sb.GUID), tx.dashboards.Set(sb.GUID, nil)); err != nil {
 		return o, err
 	}
 	op := operation{Operation: services.Operation{

@@ -25,19 +25,13 @@ func (w *worker) sweepStrays() error {
 	if err != nil || found.none() {
 		return err
 	}
-	err = w.update(func(tx records) error {
+	return w.update(func(tx records) error {
 		found, err := tx.strays()
 		if err != nil {
 			return err
 		}
 		return tx.sweep(found, app.Actor{GUID: "system", Type: "system", Name: "system"})
 	})
-	for _, sb := range found.brokers {
-		if _, gone := w.broker(sb.GUID); errors.Is(gone, services.ErrNotFound) {
-			err = errors.Join(err, w.cfg.Dashboards(sb.GUID, nil))
-		}
-	}
-	return err
 }
 
 func (s strays) none() bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/dashboard"
 	"github.com/dewrun/dew/store"
 )
 
@@ -43,6 +44,7 @@ type tables struct {
 	registry   *registry.Registry
 	events     *registry.Events
 	polling    time.Duration
+	dashboards *dashboard.Clients
 }
 
 func newTables(cfg Config) *tables {
@@ -74,7 +76,7 @@ func newTables(cfg Config) *tables {
 			})),
 		registry: cfg.Registry,
 		events:   cfg.Events,
-		polling:  cfg.MaxPolling,
+		polling:  cfg.MaxPolling, dashboards: cfg.Dashboards,
 	}
 }
 
@@ -83,7 +85,7 @@ func (tx *tables) with(in *store.Tx) *tables {
 	t := *tx
 	t.brokers, t.offerings, t.plans = tx.brokers.With(in), tx.offerings.With(in), tx.plans.With(in)
 	t.instances, t.bindings, t.operations = tx.instances.With(in), tx.bindings.With(in), tx.operations.With(in)
-	t.registry, t.events = tx.registry.With(in), tx.events.With(in)
+	t.registry, t.events, t.dashboards = tx.registry.With(in), tx.events.With(in), tx.dashboards.With(in)
 	return &t
 }
 

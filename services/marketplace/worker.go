@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/dashboard"
 )
 
 // The intervals and limits of broker requests.
@@ -300,29 +301,34 @@ func (w *worker) readCatalog(ctx context.Context, op operation) error {
 	if failure == nil {
 		failure = services.CheckCatalog(catalog)
 	}
+	var clients []dashboard.Client
 	if failure == nil && sb.Space == "" { // only administrators can add clients
-		failure = w.cfg.Dashboards(sb.GUID, catalog)
+		clients, failure = w.dashboards.Prepare(catalog)
 	}
-	return w.settle(op.GUID, func(tx records, op operation) error {
-		if failure != nil {
-			return tx.syncFailed(op, failure)
+	if failure == nil {
+		failure = w.settle(op.GUID, func(tx records, op operation) error { return tx.load(op, catalog, clients) })
+		if failure == nil || !services.IsRefusal(failure) && !errors.As(failure, new(*app.Invalid)) {
+			return failure
 		}
-		sb, err := tx.desiredBroker(op)
-		if services.IsRefusal(err) || errors.As(err, new(*app.Invalid)) {
-			return tx.syncFailed(op, err)
-		}
-		if err != nil {
-			return err
-		}
-		sb.State, sb.UpdatedAt = services.Available, now()
-		warnings, err := tx.sync(sb, catalog)
-		if err != nil {
-			return err
-		}
-		op.Warnings = warnings
-		if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
-			return err
-		}
-		return tx.closeOperation(op, services.Succeeded, "")
-	})
+	}
+	return w.settle(op.GUID, func(tx records, op operation) error { return tx.syncFailed(op, failure) })
+}
+
+// load stores the desired state of a broker with its catalog and clients.
+func (tx catalogRecords) load(op operation, catalog []services.CatalogOffering, clients []dashboard.Client) error {
+	sb, err := tx.desiredBroker(op)
+	if err == nil {
+		err = tx.dashboards.Set(sb.GUID, clients)
+	}
+	if err != nil {
+		return err
+	}
+	sb.State, sb.UpdatedAt = services.Available, now()
+	if op.Warnings, err = tx.sync(sb, catalog); err != nil {
+		return err
+	}
+	if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
+		return err
+	}
+	return tx.closeOperation(op, services.Succeeded, "")
 }

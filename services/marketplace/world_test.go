@@ -13,9 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/dashboard"
 	"github.com/dewrun/dew/services/osb"
 	"github.com/dewrun/dew/services/servicestest"
 	"github.com/dewrun/dew/store"
@@ -51,7 +55,7 @@ type world struct {
 	sb     services.ServiceBroker
 	stop   func()
 
-	dashboards []string // brokers whose dashboard clients were set
+	accounts *auth.Accounts // with the clients of dashboards
 }
 
 // inWorld runs fn in virtual time, with a registered broker and public plans.
@@ -99,16 +103,13 @@ func open(t *testing.T, path string, broker *servicestest.Broker, committed func
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, db: db, broker: broker, client: broker.Client(), stop: func() {}}
+	w := &world{t: t, db: db, broker: broker, client: broker.Client(), stop: func() {}, accounts: auth.NewAccounts(db, bcrypt.MinCost)}
 	w.Marketplace = New(Config{
 		DB: db, Registry: registry.New(db), Events: registry.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
 		Client: func(sb services.ServiceBroker) services.Broker {
 			return &osb.Broker{URL: sb.URL, Username: sb.Username, Password: sb.Password, Client: w.client}
 		},
-		Dashboards: func(broker string, _ []services.CatalogOffering) error {
-			w.dashboards = append(w.dashboards, broker)
-			return nil
-		},
+		Dashboards: dashboard.New(db, w.accounts),
 	})
 	t.Cleanup(func() {
 		w.stop()

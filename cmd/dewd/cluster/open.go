@@ -12,11 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	client "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/kubernetes"
@@ -31,17 +26,8 @@ const startLimit = 5 * time.Minute
 const minGrace = 30 * time.Second
 
 // Open connects with the cluster, and pushes the image of the agent.
-func Open(ctx context.Context, o Options) (_ *Engine, err error) {
-	var cfg *rest.Config
-	if o.Kubeconfig == "" {
-		if cfg, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("cannot find the cluster: %w (set --kubeconfig if dewd does not run in the cluster)", err)
-		}
-	} else if cfg, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
-		return nil, fmt.Errorf("cannot read --kubeconfig %s: %w", o.Kubeconfig, err)
-	}
-	cfg.QPS, cfg.Burst = 200, 400
-	api, err := client.NewForConfig(cfg)
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	client, server, err := kubernetes.Connect(o.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -56,16 +42,16 @@ func Open(ctx context.Context, o Options) (_ *Engine, err error) {
 		return nil, fmt.Errorf("cannot listen for Pods at --agent-listen: %w", err)
 	}
 	e, err := kubernetes.New(ctx, kubernetes.Config{
-		Client: api, Namespace: o.Namespace, Name: o.Name, Dir: filepath.Join(o.Root, "kubernetes"), Listener: l, Address: o.AgentAddress, Image: agent,
+		Client: client, Namespace: o.Namespace, Name: o.Name, Dir: filepath.Join(o.Root, "kubernetes"), Listener: l, Address: o.AgentAddress, Image: agent,
 		StackImage: func(s stack.Stack) (string, error) { return stackImage(ctx, store, s) },
-		PullPolicy: corev1.PullIfNotPresent, PullSecret: o.PullSecret, UID: int64(o.UID), Backlog: o.Backlog, Droplet: o.Droplet,
+		PullSecret: o.PullSecret, UID: int64(o.UID), Backlog: o.Backlog, Droplet: o.Droplet,
 		Crashed: kubernetes.Crashed{Dir: filepath.Join(o.Root, "crashed"), Bytes: o.CrashFiles}, Logs: o.Logs, Logger: o.Logger,
 		StartLimit: startLimit, GracePeriod: max(minGrace, o.KillDelay),
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Engine{Engine: e, CrashKeeper: e, server: cfg.Host, close: e.Close, tearDown: func(ctx context.Context) error { return tearDown(ctx, e) }}, nil
+	return &Engine{Engine: e, CrashKeeper: e, server: server, close: e.Close, tearDown: func(ctx context.Context) error { return tearDown(ctx, e) }}, nil
 }
 
 // stackImage pushes the image of a stack. The stack with the files of this machine is

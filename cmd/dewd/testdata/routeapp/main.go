@@ -40,6 +40,7 @@ func run(args []string) error {
 	mux.HandleFunc("/zeros", zeros)
 	mux.HandleFunc("/slow", slow)
 	mux.HandleFunc("/fetch", fetch)
+	mux.HandleFunc("/print", func(_ http.ResponseWriter, r *http.Request) { fmt.Println(r.FormValue("text")) })
 	mux.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	mux.HandleFunc("/address", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, os.Getenv("CF_INSTANCE_INTERNAL_IP")) })
 	mux.HandleFunc("/env", func(w http.ResponseWriter, r *http.Request) {

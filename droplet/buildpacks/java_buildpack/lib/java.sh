@@ -1,6 +1,7 @@
-# find_app FOLDER sets main and path (of an unpacked jar) or jar (in the folder).
+# find_app FOLDER sets main and path (of an unpacked jar), war (of an unpacked web app) or
+# jar (in the folder).
 find_app() {
-	main='' path='' jar=''
+	main='' path='' jar='' war=''
 	if [ -f "$1/META-INF/MANIFEST.MF" ]; then
 		manifest=$(unfold <"$1/META-INF/MANIFEST.MF")
 		main=$(printf '%s\n' "$manifest" | sed -n 's/^[Mm]ain-[Cc]lass:[[:space:]]*\([A-Za-z0-9_.$]*\).*/\1/p' | head -n 1)
@@ -8,9 +9,13 @@ find_app() {
 			case $entry in *[!A-Za-z0-9_./+@-]*) continue ;; esac
 			path="$path:\$HOME/$entry"
 		done
-		[ -n "$main" ]
-		return
+		[ -z "$main" ] || return 0
 	fi
+	if [ -d "$1/WEB-INF" ]; then
+		war=yes
+		return 0
+	fi
+	[ ! -f "$1/META-INF/MANIFEST.MF" ] || return 1
 	for file in "$1"/*.jar "$1"/*.war; do
 		[ -f "$file" ] || continue
 		case $(basename "$file") in *[!A-Za-z0-9_.+@-]*) continue ;; esac
