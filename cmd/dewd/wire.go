@@ -415,7 +415,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.droplets, Catalog: d.catalog,
 		Processes: d.sup, Usage: d.usage, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), BrokerWait: time.Second, Auth: d.auth, Logins: d.logins, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), Terminals: d.ssh, PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
-		FixedURL: d.fixedURL, Names: d.namesForInstances(), APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
+		FixedURL: d.fixedURL, Names: namesForInstances(d.engine), APINames: apiHosts, AuthNames: logins, Domain: d.cfg.Domain, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), MailQueue: d.notify.queue(), PreviewMail: d.notify.server.Preview, CrashMails: d.notify.crashes, Console: web,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
@@ -430,8 +430,8 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 }
 
 // namesForInstances returns the names of the API for instances.
-func (d *daemon) namesForInstances() []string {
-	if gateway := d.engine.Gateway(); gateway.IsValid() {
+func namesForInstances(e engine) []string {
+	if gateway := e.Gateway(); gateway.IsValid() {
 		return []string{apiName, gateway.String()}
 	}
 	return []string{apiName}

@@ -407,7 +407,7 @@ func (c *container) Delete(ctx context.Context) error {
 		}
 	}
 	for _, p := range c.procs {
-		if !c.reapable(p) {
+		if c.spec.StartedAt.IsZero() { // it was not started, so its output has no end
 			continue
 		}
 		last, err := c.Reap(ctx, p.Exec)
@@ -426,9 +426,6 @@ func (c *container) Delete(ctx context.Context) error {
 	c.e.forget(c)
 	return c.e.removeFiles(c.spec.Instance, c.spec.App)
 }
-
-// reapable reports whether a process was started, so that its output has an end.
-func (c *container) reapable(*proc) bool { return !c.spec.StartedAt.IsZero() }
 
 // quit kills all processes. The wrappers stay, because the files of the app are read
 // through them.

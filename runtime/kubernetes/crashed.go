@@ -271,7 +271,7 @@ func (e *Engine) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, side
 		Memory: ci.Memory, Stack: stack.Stack{Name: crashedStack, ID: ci.Settings.Image, Shell: ci.Settings.Shell},
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: runtime.ProcessSource(ci.Type, ""), Dir: given.Dir, Env: given.Env}},
 	}
-	c, err := e.create(ctx, s, kindCrashFiles, func(c *container, ctx context.Context) error { return c.restore(ctx, id) })
+	c, err := e.create(ctx, s, kindCrashFiles, func(c starting, ctx context.Context) error { return c.restore(ctx, id) })
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a session on the files of a crashed instance: %w", err)
 	}
@@ -298,7 +298,7 @@ func (e *Engine) stackImage(s stack.Stack) (string, error) {
 }
 
 // restore sends the stored files of an instance to the Pod.
-func (c *container) restore(ctx context.Context, id runtime.InstanceID) error {
+func (c starting) restore(ctx context.Context, id runtime.InstanceID) error {
 	agent, err := c.firstLink(ctx)
 	if err != nil {
 		return err

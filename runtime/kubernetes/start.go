@@ -32,26 +32,30 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	c, err := e.create(ctx, s, string(s.Kind), (*container).launch)
+	c, err := e.create(ctx, s, string(s.Kind), starting.launch)
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
+// starting has the steps of the start of a container.
+type starting struct{ *container }
+
 // create creates a Pod and makes it ready. If that fails, it leaves nothing behind.
-func (e *Engine) create(ctx context.Context, s runtime.Spec, kind string, ready func(*container, context.Context) error) (*container, error) {
-	c, err := e.newContainer(ctx, s)
+func (e *Engine) create(ctx context.Context, s runtime.Spec, kind string, ready func(starting, context.Context) error) (*container, error) {
+	started, err := e.newContainer(ctx, s)
 	if err != nil {
 		return nil, startError(err)
 	}
+	c := starting{started}
 	if err = c.build(ctx, kind); err == nil {
 		limited, cancel := context.WithTimeout(ctx, e.cfg.StartLimit)
 		err = ready(c, limited)
 		cancel()
 	}
 	if err == nil {
-		return c, nil
+		return c.container, nil
 	}
 	err = c.explain(err)
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -61,7 +65,7 @@ func (e *Engine) create(ctx context.Context, s runtime.Spec, kind string, ready 
 		e.log.Warn("cannot clean up after a failed start; the next sweep tries again", "instance", s.Instance, "err", derr)
 	}
 	c.detach()
-	e.forget(c)
+	e.forget(c.container)
 	if rerr := e.removeFiles(s.Instance, s.App); rerr != nil {
 		e.log.Warn("cannot remove the files of a failed start", "instance", s.Instance, "err", rerr)
 	}
@@ -83,7 +87,7 @@ func startError(err error) error {
 }
 
 // build creates everything of an instance up to its Pod.
-func (c *container) build(ctx context.Context, kind string) error {
+func (c starting) build(ctx context.Context, kind string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -113,7 +117,7 @@ func (c *container) build(ctx context.Context, kind string) error {
 	if err := c.writeSettings(); err != nil {
 		return err
 	}
-	e.add(c)
+	e.add(c.container)
 	c.mu.Lock()
 	c.spawn(c.run)
 	c.mu.Unlock()
@@ -143,7 +147,7 @@ func supported(s runtime.Spec) error {
 }
 
 // launch unpacks the droplet and starts the processes, once the agent is connected.
-func (c *container) launch(ctx context.Context) error {
+func (c starting) launch(ctx context.Context) error {
 	agent, err := c.firstLink(ctx)
 	if err != nil {
 		return err
@@ -191,7 +195,7 @@ func launchArgs(p runtime.ProcessSpec, shell string) []string {
 }
 
 // unpack sends the droplet to the Pod.
-func (c *container) unpack(ctx context.Context, agent *link.Client) error {
+func (c starting) unpack(ctx context.Context, agent *link.Client) error {
 	if c.spec.Image == "" {
 		return nil
 	}
@@ -204,7 +208,7 @@ func (c *container) unpack(ctx context.Context, agent *link.Client) error {
 }
 
 // unpackLayers sends the files of a build to the Pod.
-func (c *container) unpackLayers(ctx context.Context, agent *link.Client) error {
+func (c starting) unpackLayers(ctx context.Context, agent *link.Client) error {
 	for _, l := range c.spec.Layers {
 		r, err := l.Open()
 		if err != nil {
@@ -220,7 +224,7 @@ func (c *container) unpackLayers(ctx context.Context, agent *link.Client) error 
 }
 
 // firstLink waits until the agent of a new Pod is connected, or the Pod cannot start.
-func (c *container) firstLink(ctx context.Context) (*link.Client, error) {
+func (c starting) firstLink(ctx context.Context) (*link.Client, error) {
 	var l *link.Client
 	var failed error
 	err := c.await(ctx, func() bool {
@@ -255,7 +259,7 @@ func cannotStart(p *corev1.Pod) error {
 }
 
 // explain adds to an error what Kubernetes says about a Pod that did not start.
-func (c *container) explain(err error) error {
+func (c starting) explain(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -293,7 +297,7 @@ func (e *Engine) settingsFile(id runtime.InstanceID) string {
 	return filepath.Join(e.settingsDir(), string(id)+".json")
 }
 
-func (c *container) writeSettings() error {
+func (c starting) writeSettings() error {
 	image, err := c.e.stackImage(c.spec.Stack)
 	if err != nil {
 		return err
