@@ -77,8 +77,8 @@ const (
 
 func (e *StagingError) Error() string { return fmt.Sprintf("%s - %s", e.Kind, e.Reason) }
 
-// Refusal returns err as a *StagingError if files could not be packed because of what
-// they are.
+// Refusal returns err as a *StagingError if files exceed a limit or are not allowed in a
+// droplet.
 func Refusal(err error) error {
 	if r := (*packing.Refused)(nil); errors.As(err, &r) {
 		return &StagingError{Kind: StagingFailed, Reason: r.Reason}

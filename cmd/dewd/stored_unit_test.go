@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	apidaemon "github.com/dewrun/dew/api/daemon"
+	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/store"
 )
 
@@ -268,7 +269,8 @@ func declareAll(t *testing.T) *store.DB {
 	cfg.Root, cfg.Run, cfg.PublicURL, cfg.Init = t.TempDir(), t.TempDir(), "http://127.0.0.1", filepath.Join(t.TempDir(), "dew-init")
 	cfg.LogReserve, cfg.Subnet = 1<<20, netip.MustParsePrefix("10.202.240.0/20")
 	log := slog.New(slog.DiscardHandler)
-	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, log: log, engine: (*containerd.Engine)(nil), // not used
+		aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
 	t.Cleanup(func() {
 		if err := d.close(); err != nil {
 			t.Error(err)

@@ -35,7 +35,7 @@ type File struct {
 	Data string `json:"data"`
 }
 
-// Refused reports that files cannot be packed because of what they are.
+// Refused reports that files cannot be packed: they exceed a limit or are not allowed.
 type Refused struct{ Reason string }
 
 func (r *Refused) Error() string { return r.Reason }

@@ -71,7 +71,7 @@ func (c *container) openSession(ctx context.Context, p *proc, spec runtime.ExecS
 	released := c.released
 	c.mu.Unlock()
 	if released {
-		_ = s.Close() // nobody reads it
+		_ = s.Close() // its output would not be read
 		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
 	}
 	if spec.Kind == runtime.ExecSocket {
@@ -256,7 +256,7 @@ func (s *session) Close() error {
 			case <-time.After(finishTimeout):
 			}
 		}
-		_ = s.s.Close() // the processes are gone with the connection at the latest
+		_ = s.s.Close() // this ends the processes that are left
 	})
 	return nil
 }

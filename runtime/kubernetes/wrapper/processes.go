@@ -79,7 +79,7 @@ func exitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// zombie reports whether a process has exited, and nobody has waited for it yet.
+// zombie reports whether a process has exited, and the wrapper has not waited for it yet.
 func zombie(pid int) bool {
 	s, ok := process.ReadStat(process.Dir(pid))
 	return ok && s.Zombie()

@@ -60,7 +60,7 @@ func (w *wrapper) handleSession(rw http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(r.Context(), func() { _ = ours.Close() })
 	defer stop()
 	go func() {
-		_, _ = io.Copy(ours, in) // it ends with the request at the latest
+		_, _ = io.Copy(ours, in) // the end of the request ends it
 		_ = ours.CloseWrite()
 	}()
 	_, _ = io.Copy(out, ours)
