@@ -270,7 +270,7 @@ func (b *Builds) cause(t stagedFiles, results map[string]string, f failedScript,
 // addPacked adds the image that buildpacks created from an app.
 func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (string, error) {
 	p := Packing{
-		Folders:  []Folder{{"/tmp/app", "app"}, {"/tmp/deps", "deps"}, {"/tmp/profile.d", "profile.d"}},
+		Folders:  []Folder{{From: "/tmp/app", As: "app"}, {From: "/tmp/deps", As: "deps"}, {From: "/tmp/profile.d", As: "profile.d"}},
 		Files:    []stack.File{{Path: archive.StagingInfo, Mode: 0o644, Data: string(info)}},
 		MaxBytes: int64(b.o.DiskMB) << 20, MaxFiles: maxStagedFiles,
 	}

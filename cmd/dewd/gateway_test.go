@@ -257,8 +257,11 @@ func TestHashRouting(t *testing.T) {
 			for i := range keys {
 				key := fmt.Sprint("key-", i)
 				res, body, err := w.fetch("shop", "/", "X-Key", key)
-				if err != nil || res.StatusCode != http.StatusOK {
-					return fmt.Errorf("%s: %v %s", key, err, body)
+				if err != nil {
+					return fmt.Errorf("%s: %w", key, err)
+				}
+				if res.StatusCode != http.StatusOK {
+					return fmt.Errorf("%s: %s %s", key, res.Status, body)
 				}
 				out[key], used[body] = body, true
 			}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/kubernetes/link"
 )
 
@@ -115,7 +116,7 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(st.file(s.Instance, ".json"), b, 0o600); err != nil {
+	if err := runfile.Write(st.file(s.Instance, ".json"), string(b), 0o600); err != nil {
 		return err
 	}
 	st.mu.Lock()

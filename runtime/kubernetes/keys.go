@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 )
 
 // The names in the certificates.
@@ -106,13 +107,13 @@ func createKeys(dir string) error {
 		files[file+".crt"], files[file+".key"] = encode("CERTIFICATE", der), encode("PRIVATE KEY", private)
 	}
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+		if err := runfile.Write(filepath.Join(dir, name), string(data), 0o600); err != nil {
 			return err
 		}
 	}
 	secret := make([]byte, 32)
 	rand.Read(secret)
-	return os.WriteFile(filepath.Join(dir, "token.key"), secret, 0o600) // last: it marks the others as complete
+	return runfile.Write(filepath.Join(dir, "token.key"), string(secret), 0o600) // last: it marks the others as complete
 }
 
 func template(name string) *x509.Certificate {

@@ -103,7 +103,7 @@ func (c *container) attach(l *link.Client) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it has ended
 	stop := context.AfterFunc(c.ctx, func() { _ = s.Close() })
 	defer stop()
 	frames := link.NewFrames(s)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/capture"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/kubernetes/link"
 	"github.com/dewrun/dew/services/bindingfiles"
 )
@@ -158,7 +159,9 @@ func (c starting) launch(ctx context.Context) error {
 	if err := agent.Call(ctx, link.PathReady, nil, nil); err != nil {
 		return err
 	}
+	c.mu.Lock()
 	c.spec.StartedAt = time.Now()
+	c.mu.Unlock()
 	// From here on commands run: the next daemon must not remove them.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationStarted: c.spec.StartedAt.Format(time.RFC3339Nano)}}})
 	if err != nil {
@@ -267,7 +270,7 @@ func (c starting) explain(err error) error {
 	p := c.pod
 	c.mu.Unlock()
 	if p == nil {
-		return unavailable(errors.New("Kubernetes has not reported the Pod"))
+		return unavailable(errors.New("the cluster has not reported the Pod"))
 	}
 	for _, cond := range p.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
@@ -310,7 +313,7 @@ func (c starting) writeSettings() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.e.settingsFile(c.spec.Instance), b, 0o600); err != nil {
+	if err := runfile.Write(c.e.settingsFile(c.spec.Instance), string(b), 0o600); err != nil {
 		return fmt.Errorf("cannot store the settings of the instance: %w", err)
 	}
 	return nil

@@ -83,17 +83,22 @@ func (e *Engine) watchFrom(version string) error {
 				return nil
 			}
 			p, isPod := event.Object.(*corev1.Pod)
-			switch {
-			case !isPod:
+			if !isPod {
 				return nil // the version is too old
-			case event.Type == watch.Deleted:
-				if c := e.find(runtime.InstanceID(p.Labels[labelInstance])); c != nil {
-					c.podGone(whyGone(p))
-				}
-			default:
-				e.podChanged(p)
 			}
+			e.handle(event.Type, p)
 		}
+	}
+}
+
+// handle handles one change of a Pod.
+func (e *Engine) handle(t watch.EventType, p *corev1.Pod) {
+	if t != watch.Deleted {
+		e.podChanged(p)
+		return
+	}
+	if c := e.find(runtime.InstanceID(p.Labels[labelInstance])); c != nil {
+		c.podGone(whyGone(p))
 	}
 }
 

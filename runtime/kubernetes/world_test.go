@@ -52,7 +52,6 @@ type world struct {
 	logs      *logstream.Logs
 	engine    *Engine
 	specs     int
-	listen    net.Listener
 	address   string
 }
 

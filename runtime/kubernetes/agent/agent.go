@@ -224,13 +224,13 @@ func (a *Agent) welcome(ctx context.Context, conn net.Conn) {
 
 // follow reads the events of a wrapper until its connection is closed.
 func (a *Agent) follow(ctx context.Context, p *proc, c *link.Client, pid int) {
-	defer c.Close()
+	defer func() { _ = c.Close() }() // it can be closed already
 	s, err := c.Stream(ctx, link.PathEvents, nil)
 	if err != nil {
 		a.log.Warn("cannot follow a process", "exec", p.exec, "err", err)
 		return
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it has ended
 	a.mu.Lock()
 	p.client, p.events, p.seen = c, link.NewFrames(s), true
 	a.changed.Broadcast()

@@ -63,39 +63,48 @@ func (a *Agent) handleAttach(w http.ResponseWriter, r *http.Request) {
 
 // sendEvents sends the exits in their order, the ends of outputs, and answers to syncs.
 func (d *attached) sendEvents() {
-	a := d.a
-	exits, finished := 0, map[string]bool{}
+	sent := progress{finished: map[string]bool{}}
 	for {
-		a.mu.Lock()
-		var send func() error
-		for send == nil && d.ctx.Err() == nil {
-			if exits < len(a.exits) {
-				x := a.exits[exits]
-				exits++
-				send = func() error { return d.frames.JSON(link.KindExit, x) }
-				break
-			}
-			for _, p := range a.procs {
-				if p.finished != nil && !finished[p.exec] {
-					finished[p.exec] = true
-					f := *p.finished
-					send = func() error { return d.frames.JSON(link.KindFinished, f) }
-				}
-			}
-			if send == nil && len(d.syncs) > 0 {
-				n := d.syncs[0]
-				d.syncs = d.syncs[1:]
-				send = func() error { return d.frames.Write(link.KindSynced, link.Number(n)) }
-			}
-			if send == nil {
-				a.changed.Wait()
-			}
-		}
-		a.mu.Unlock()
+		send := d.nextEvent(&sent)
 		if send == nil || send() != nil {
 			return
 		}
 	}
+}
+
+// progress is what a dewd was already told.
+type progress struct {
+	exits    int
+	finished map[string]bool
+}
+
+// nextEvent waits for the next event and returns a function that sends it. It returns
+// nil when dewd is gone.
+func (d *attached) nextEvent(sent *progress) func() error {
+	a := d.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for d.ctx.Err() == nil {
+		if sent.exits < len(a.exits) {
+			x := a.exits[sent.exits]
+			sent.exits++
+			return func() error { return d.frames.JSON(link.KindExit, x) }
+		}
+		for _, p := range a.procs {
+			if p.finished != nil && !sent.finished[p.exec] {
+				sent.finished[p.exec] = true
+				f := *p.finished
+				return func() error { return d.frames.JSON(link.KindFinished, f) }
+			}
+		}
+		if len(d.syncs) > 0 {
+			n := d.syncs[0]
+			d.syncs = d.syncs[1:]
+			return func() error { return d.frames.Write(link.KindSynced, link.Number(n)) }
+		}
+		a.changed.Wait()
+	}
+	return nil
 }
 
 // sendOutput sends one stream of output from an offset on.

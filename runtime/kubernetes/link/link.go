@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/net/http2"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,17 +48,70 @@ func Serve(ctx context.Context, conn net.Conn, hello Hello, h http.Handler) erro
 	if _, err := conn.Write(append(b, '\n')); err != nil {
 		return fmt.Errorf("cannot send the first message: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	l := &oneConn{conn: conn, addr: conn.LocalAddr(), done: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	s := &http2.Server{MaxConcurrentStreams: 1000, ReadIdleTimeout: idle, PingTimeout: pingTimeout}
-	s.ServeConn(conn, &http2.ServeConnOpts{Context: ctx, Handler: h, BaseConfig: &http.Server{ReadHeaderTimeout: pingTimeout}})
-	return conn.Close()
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: pingTimeout, Protocols: onlyHTTP2(), BaseContext: func(net.Listener) context.Context { return ctx },
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: idle, PingTimeout: pingTimeout},
+	}
+	err = s.Serve(l)
+	_ = conn.Close() // it is closed, or must be
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
+
+// onlyHTTP2 returns HTTP/2 without TLS: the connection can have TLS already.
+func onlyHTTP2() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// oneConn is a listener that accepts one connection, and is closed with it.
+type oneConn struct {
+	conn net.Conn
+	addr net.Addr
+	once sync.Once
+	done chan struct{}
+	used bool
+}
+
+// Accept returns the connection, and waits for its end at the second call.
+func (l *oneConn) Accept() (net.Conn, error) {
+	if !l.used {
+		l.used = true
+		return acceptedConn{l.conn, l}, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+// Close closes the connection.
+func (l *oneConn) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return l.conn.Close()
+}
+
+// Addr returns the address of this side.
+func (l *oneConn) Addr() net.Addr { return l.addr }
+
+// acceptedConn closes its listener. It also hides the type of the connection: a server
+// would start TLS again.
+type acceptedConn struct {
+	net.Conn
+	l *oneConn
+}
+
+// Close closes the connection and its listener.
+func (c acceptedConn) Close() error { return c.l.Close() }
 
 // Client sends requests over a connection that the other side opened.
 type Client struct {
 	conn *watched
-	cc   *http2.ClientConn
+	cc   *http.ClientConn
 }
 
 // watched is a connection whose end can be awaited.
@@ -111,8 +163,13 @@ func newClient(conn net.Conn, patience time.Duration, hello *Hello) (*Client, er
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	t := &http2.Transport{AllowHTTP: true, ReadIdleTimeout: idle, PingTimeout: pingTimeout, DisableCompression: true}
-	cc, err := t.NewClientConn(w)
+	t := &http.Transport{
+		Protocols: onlyHTTP2(), DisableCompression: true, HTTP2: &http.HTTP2Config{SendPingTimeout: idle, PingTimeout: pingTimeout},
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return w, nil },
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cc, err := t.NewClientConn(ctx, "http", "pod:80")
 	if err != nil {
 		return nil, fmt.Errorf("cannot start HTTP/2: %w", err)
 	}
@@ -157,8 +214,8 @@ func Fail(w http.ResponseWriter, status int, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://pod"+path, body)
+func (c *Client) do(ctx context.Context, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://pod"+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +238,7 @@ func (c *Client) Call(ctx context.Context, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	resp, err := c.do(ctx, http.MethodPost, path, bytes.NewReader(b))
+	resp, err := c.do(ctx, path, bytes.NewReader(b))
 	if err != nil {
 		return err
 	}
@@ -195,7 +252,7 @@ func (c *Client) Call(ctx context.Context, path string, in, out any) error {
 
 // Send sends a body and waits for the answer.
 func (c *Client) Send(ctx context.Context, path string, body io.Reader) error {
-	resp, err := c.do(ctx, http.MethodPost, path, body)
+	resp, err := c.do(ctx, path, body)
 	if err != nil {
 		return err
 	}
@@ -204,7 +261,7 @@ func (c *Client) Send(ctx context.Context, path string, body io.Reader) error {
 
 // Fetch returns the body of an answer.
 func (c *Client) Fetch(ctx context.Context, path string) (io.ReadCloser, error) {
-	resp, err := c.do(ctx, http.MethodPost, path, http.NoBody)
+	resp, err := c.do(ctx, path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +279,7 @@ type Stream struct {
 // Relay sends a body, which need not have ended when the answer starts, and returns the
 // answer. Both end with ctx.
 func (c *Client) Relay(ctx context.Context, path string, body io.Reader) (io.ReadCloser, error) {
-	resp, err := c.do(ctx, http.MethodPost, path, body)
+	resp, err := c.do(ctx, path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +297,7 @@ func (c *Client) Stream(ctx context.Context, path string, first []byte) (*Stream
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(first), r), r}
-	resp, err := c.do(own, http.MethodPost, path, body)
+	resp, err := c.do(own, path, body)
 	if !stop() || err != nil {
 		cancel()
 		if err == nil {

@@ -81,7 +81,7 @@ func (c *capture) write(b []byte) {
 			return
 		}
 		if err != nil {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func RunSession(conn io.ReadWriteCloser) error {
 	}
 	// If the app is out of memory, the kernel kills sessions first. A failure is not a
 	// reason to refuse the session.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) //nolint:forbidigo // a file of the kernel
 	k, b, err := link.ReadFrame(conn, nil)
 	var p program
 	if err == nil {

@@ -148,6 +148,6 @@ func KillAll(list func() []int) {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it can have exited
 		}
-		time.Sleep(wait)
+		<-time.After(wait)
 	}
 }

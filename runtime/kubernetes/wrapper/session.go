@@ -47,7 +47,7 @@ func (w *wrapper) handleSession(rw http.ResponseWriter, r *http.Request) {
 		link.Fail(rw, http.StatusConflict, err)
 		return
 	}
-	defer ours.Close()
+	defer func() { _ = ours.Close() }() // the session has ended
 	ended, err := w.startHelper(theirs)
 	if err == nil {
 		err = link.NewFrames(ours).JSON(link.KindSpec, w.programOf(r.Context(), s))

@@ -40,8 +40,8 @@ func Unpack(dir, strip string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	var dirs []*tar.Header // their modes are set last: a folder can be read-only
+	defer func() { _ = root.Close() }() // nothing is buffered
+	var dirs []*tar.Header              // their modes are set last: a folder can be read-only
 	tr := tar.NewReader(r)
 	for {
 		h, err := tr.Next()
@@ -181,7 +181,7 @@ func packFolder(tw *tar.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing is buffered
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // it disappeared, or is not readable

@@ -3,7 +3,6 @@ package wrapper
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -251,7 +250,7 @@ func (w *wrapper) save(x *link.Exit, f *link.Finished) {
 	b, err := json.Marshal(Result{x, f})
 	file := ExitFile(w.cfg.Run, w.cfg.Exec)
 	if err == nil {
-		if err = os.WriteFile(file+".new", b, 0o644); err == nil {
+		if err = os.WriteFile(file+".new", b, 0o644); err == nil { //nolint:forbidigo // renamed below; it does not outlive the Pod
 			err = os.Rename(file+".new", file)
 		}
 	}
@@ -373,7 +372,11 @@ func (w *wrapper) readFreed(in interface{ Read([]byte) (int, error) }) {
 func writeFiles(dir string, files map[string]string) error {
 	for name, data := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(data), 0o644)); err != nil {
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if err == nil {
+			err = os.WriteFile(file, []byte(data), 0o644) //nolint:forbidigo // nothing reads it yet; it does not outlive the Pod
+		}
+		if err != nil {
 			return fmt.Errorf("cannot create the files of the service bindings: %w", err)
 		}
 	}
