@@ -36,7 +36,7 @@ func (e *Engine) acceptAgents(l net.Listener) {
 
 // welcome checks an agent and gives it to its container.
 func (e *Engine) welcome(conn net.Conn) {
-	client, hello, err := link.NewClient(conn, helloPatience)
+	client, hello, err := link.NewClient(e.ctx, conn, helloPatience)
 	if err != nil {
 		e.log.Warn("cannot accept the connection of a Pod", "from", conn.RemoteAddr(), "err", err)
 		return

@@ -208,7 +208,7 @@ func (a *Agent) accept(ctx context.Context, l net.Listener) {
 }
 
 func (a *Agent) welcome(ctx context.Context, conn net.Conn) {
-	c, hello, err := link.NewClient(conn, helloPatience)
+	c, hello, err := link.NewClient(ctx, conn, helloPatience)
 	if err != nil {
 		a.log.Warn("cannot read the first message of a process", "err", err)
 		return

@@ -139,16 +139,16 @@ func (w *watched) ended() { w.once.Do(func() { close(w.done) }) }
 
 // NewClient reads the first message of a connection and returns a client for it. It
 // closes the connection on failure.
-func NewClient(conn net.Conn, patience time.Duration) (*Client, Hello, error) {
+func NewClient(ctx context.Context, conn net.Conn, patience time.Duration) (*Client, Hello, error) {
 	var hello Hello
-	c, err := newClient(conn, patience, &hello)
+	c, err := newClient(ctx, conn, patience, &hello)
 	if err != nil {
 		return nil, hello, errors.Join(err, conn.Close())
 	}
 	return c, hello, nil
 }
 
-func newClient(conn net.Conn, patience time.Duration, hello *Hello) (*Client, error) {
+func newClient(ctx context.Context, conn net.Conn, patience time.Duration, hello *Hello) (*Client, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func newClient(conn net.Conn, patience time.Duration, hello *Hello) (*Client, er
 		Protocols: onlyHTTP2(), DisableCompression: true, HTTP2: &http.HTTP2Config{SendPingTimeout: idle, PingTimeout: pingTimeout},
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return w, nil },
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cc, err := t.NewClientConn(ctx, "http", "pod:80")
 	if err != nil {

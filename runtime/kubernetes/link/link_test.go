@@ -31,7 +31,7 @@ func connected(t *testing.T, h http.Handler) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, hello, err := NewClient(conn, time.Minute)
+	c, hello, err := NewClient(t.Context(), conn, time.Minute)
 	if err != nil || hello != (Hello{Exec: "main", PID: 7}) {
 		t.Fatalf("hello = %+v, %v", hello, err)
 	}
