@@ -50,9 +50,9 @@ func TestJavaArchives(t *testing.T) {
 	lines := stagingLines(t, name)
 	wantLine(t, lines, `Main class Launcher`)
 	wantLine(t, lines, `Main class of app.war`)
-	write(t, filepath.Join(dir, "plain", "WEB-INF", "page.txt"), "x", 0o644)
+	write(t, filepath.Join(dir, "plain", "page.txt"), "x", 0o644)
 	if r := dewd.dew("", "push", name, "-p", filepath.Join(dir, "plain"), "-b", "java_buildpack"); r.code != 3 || !strings.Contains(r.err, "No jar with a Main-Class") {
-		t.Errorf("a war without a server: status %d\n%s", r.code, tail(r.err))
+		t.Errorf("a folder without a jar: status %d\n%s", r.code, tail(r.err))
 	}
 }
 
