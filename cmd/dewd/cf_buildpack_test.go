@@ -68,7 +68,7 @@ func TestCFBuildpacks(t *testing.T) {
 	s.cf("buildpacks", `^.*go_buildpack .*go\.zip`)
 	s.cf("delete-buildpack go_buildpack -f", "OK")
 	s.cf("buildpacks", "^.*go_buildpack +true +true +READY")
-	s.refuses("delete-buildpack go_buildpack -f", "came with dew and cannot be deleted")
+	s.refuses("delete-buildpack go_buildpack -f", "built in and cannot be deleted")
 
 	s.write("java/META-INF/MANIFEST.MF", []byte("Manifest-Version: 1.0\r\nMain-Class: App\r\n"))
 	s.write("java.yml", []byte(`applications:
