@@ -17,15 +17,26 @@ const (
 // Connect returns a client for the cluster of a kubeconfig file, or for the cluster that
 // dewd runs in if there is no file. It also returns the address of the API server.
 func Connect(kubeconfig string) (kubernetes.Interface, string, error) {
-	load := rest.InClusterConfig
-	if kubeconfig != "" {
-		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
-	}
-	cfg, err := load()
+	cfg, err := config(kubeconfig)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot find the cluster: %w (set --kubeconfig if dewd does not run in the cluster)", err)
+		return nil, "", err
 	}
 	cfg.QPS, cfg.Burst = callRate, callBurst
 	c, err := kubernetes.NewForConfig(cfg)
 	return c, cfg.Host, err
+}
+
+func config(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("cannot find the cluster: %w (set --kubeconfig if dewd does not run in the cluster)", err)
+		}
+		return cfg, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the file of --kubeconfig: %w (check the path and the content of the file)", err)
+	}
+	return cfg, nil
 }
