@@ -203,6 +203,7 @@ var classes = map[Cause]verdict.Class{
 	CauseExited: verdict.Exited, CauseUnhealthy: verdict.Unhealthy, CauseStartTimeout: verdict.StartTimeout,
 	CauseStartFailed: verdict.StartFailed, CausePeerExited: verdict.PeerExited, CauseStopTimeout: verdict.StopTimeout, CauseCaptureFailed: verdict.OutputFailed,
 	CauseInitExited: verdict.ContainerLost, CauseRuntimeLost: verdict.ContainerLost,
+	CauseRemoved: verdict.Removed, CauseDiskFull: verdict.DiskFull,
 }
 
 func (r ExitRecord) class(e Exit) verdict.Class {

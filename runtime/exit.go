@@ -22,7 +22,13 @@ const (
 	CauseCaptureFailed Cause = "capture_failed" // its output could no longer be captured
 	CauseInitExited    Cause = "init_exited"    // the container's own first process exited
 	CauseRuntimeLost   Cause = "runtime_lost"   // its shim is gone, and with it the exit status
+	CauseDiskFull      Cause = "disk_full"      // the cluster stopped it because it used more than its disk limit
+	CauseRemoved       Cause = "removed"        // the cluster removed its Pod for a reason outside the app
 )
+
+// Counts reports whether an exit with this cause is a crash of the app, which delays its
+// next start.
+func (c Cause) Counts() bool { return c != CauseRemoved }
 
 // Exit describes one process that exited.
 type Exit struct {
@@ -79,9 +85,10 @@ const clockError = 200 * time.Microsecond
 // FirstExit chooses the exit that names the crash: the earliest one. Exits that are
 // closer to it than together count as simultaneous. Among these, a leaf with an OOM
 // kill goes first. Otherwise the kernel's own times decide if all exits have one; if
-// not, a sidecar goes before main. If the container's own first process exited, it goes
-// before everything: it terminated all others, and their times mean nothing. The
-// returned exit has the earliest time, so that no follower is earlier.
+// not, a sidecar goes before main. If the container's own first process exited, or the
+// cluster removed the container, that goes before everything: it terminated all
+// processes, and their times mean nothing. The returned exit has the earliest time, so
+// that no follower is earlier.
 func FirstExit(exits []Exit, together time.Duration) (Exit, Order) {
 	earliest := earliestOf(exits)
 	e, order := firstOf(exits, earliest, together)
@@ -89,9 +96,15 @@ func FirstExit(exits []Exit, together time.Duration) (Exit, Order) {
 	return e, order
 }
 
+// whole reports whether the cause ended the whole container, whichever process exited
+// first.
+func (c Cause) whole() bool {
+	return c == CauseInitExited || c == CauseRemoved || c == CauseDiskFull
+}
+
 func firstOf(exits []Exit, earliest time.Time, together time.Duration) (Exit, Order) {
-	if inits := only(exits, func(e Exit) bool { return e.Cause == CauseInitExited }); len(inits) > 0 {
-		return mainOf(inits), ""
+	if whole := only(exits, func(e Exit) bool { return e.Cause.whole() }); len(whole) > 0 {
+		return mainOf(whole), ""
 	}
 	near := only(exits, func(e Exit) bool { return e.At.Sub(earliest) < together })
 	known := only(near, func(e Exit) bool { return e.Cause != CauseRuntimeLost })
@@ -189,6 +202,10 @@ func (e Exit) ending() string {
 		return "Container ended: " + cmp.Or(e.Detail, "its first process exited")
 	case CauseRuntimeLost:
 		return "Container lost: " + cmp.Or(e.Detail, "its shim is gone, and the exit status with it")
+	case CauseRemoved:
+		return "Container removed: " + e.Detail
+	case CauseDiskFull:
+		return "Disk limit exceeded: " + e.Detail
 	case CauseCaptureFailed:
 		return "Output could not be taken any more" + prefixed(": ", e.Detail)
 	case CauseStartFailed:

@@ -126,7 +126,7 @@ func (e Exit) Ended() bool {
 // Follow adds the exit of another process. Its cause is the first exit, unless the
 // clocks are inconclusive or contradict that. Then it keeps its own cause.
 func (r *ExitRecord) Follow(e Exit, together time.Duration) {
-	certain := r.First.Cause == CauseInitExited
+	certain := r.First.Cause.whole()
 	switch d := e.At.Sub(r.First.At); {
 	case !r.First.Ended() && e.Exec == r.First.Exec:
 		e.Cause = r.First.Cause

@@ -38,6 +38,38 @@ func containerLost(f Facts) (Verdict, bool) {
 	return v, true
 }
 
+// removed explains an instance whose Pod was taken away for a reason outside the app.
+func removed(f Facts) (Verdict, bool) {
+	if f.First.Cause != Removed {
+		return Verdict{}, false
+	}
+	return Verdict{
+		Class:    Removed,
+		Sentence: "Kubernetes removed the Pod of the instance: " + quote(f.First.Detail),
+		Advice:   "Nothing is wrong with the app. dewd starts the instance again at once, and this does not count as a crash",
+	}, true
+}
+
+// evicted explains an instance that the cluster stopped because it used too much disk.
+func evicted(f Facts) (Verdict, bool) {
+	if f.First.Cause != DiskFull {
+		return Verdict{}, false
+	}
+	v := Verdict{
+		Class:    DiskFull,
+		Sentence: fmt.Sprintf("the instance used more than its %s disk limit, and Kubernetes stopped it", bytesText(f.Disk.Limit)),
+		Advice:   diskAdvice(f.Disk),
+	}
+	if f.First.Detail != "" {
+		v.Evidence = []string{quote(f.First.Detail)}
+	}
+	return v, true
+}
+
+func diskAdvice(d Disk) string {
+	return fmt.Sprintf("Delete files that the app no longer needs, or set `disk_quota: %s` in the manifest", bytesText(2*d.Limit))
+}
+
 // Full reports whether all of the limit is used. A file that does not fit leaves a little
 // space.
 func (d Disk) Full() bool {
@@ -61,13 +93,13 @@ func (d Disk) refused(e Exit) bool {
 // diskFull explains an exit of an instance that had used all of its disk limit.
 func diskFull(f Facts) (Verdict, bool) {
 	d := f.Disk
-	if f.First.Cause != DiskFull && !((d.Full() || d.refused(f.First)) && f.First.Cause == Exited && f.First.Code != 0) {
+	if f.First.Cause != Exited || f.First.Code == 0 || !d.Full() && !d.refused(f.First) {
 		return Verdict{}, false
 	}
 	v := Verdict{
 		Class:    DiskFull,
 		Sentence: fmt.Sprintf("%s failed with status %d after the instance had used %s of its %s disk limit", f.first(), f.First.Code, bytesText(d.Used), bytesText(d.Limit)),
-		Advice:   fmt.Sprintf("Delete files that the app no longer needs, or set `disk_quota: %s` in the manifest", bytesText(2*d.Limit)),
+		Advice:   diskAdvice(d),
 	}
 	if d.NoFiles {
 		v.Sentence = fmt.Sprintf("%s failed with status %d after the instance had created as many files as its %s disk limit allows", f.first(), f.First.Code, bytesText(d.Limit))

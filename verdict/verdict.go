@@ -33,6 +33,7 @@ const (
 	OutputFailed   Class = "output_failed"    // dewd could not read the output any more
 	DiskFull       Class = "disk_full"        // the disk limit of the instance was reached
 	ContainerLost  Class = "container_lost"   // the container ended, and the exit status is lost
+	Removed        Class = "removed"          // the cluster removed the Pod for a reason outside the app
 	Unknown        Class = "unknown"
 )
 
@@ -120,8 +121,8 @@ type rule func(Facts) (Verdict, bool)
 // rules in order: the first that matches explains the crash. Rules with more evidence
 // come before rules that only know the status.
 var rules = []rule{
-	killedByUser, outOfMemory, outputFailed, containerLost,
-	diskFull,
+	killedByUser, outOfMemory, outputFailed, containerLost, removed,
+	evicted, diskFull,
 	httpStatus, wrongPort, loopbackOnly, httpSilent, notListening, unhealthy,
 	missingLibrary, notExecutable, commandNotFound, startFailed,
 	javaMemory, javaOptions, nodeMemory, portInUse,

@@ -207,6 +207,14 @@ var rows = []row{
 		"dewd could not store the output of web any more, and stopped the instance so that no line is lost", "disk space",
 	},
 	{"container lost", web(Exit{Code: -1, Cause: ContainerLost}), ContainerLost, "the container of the instance ended, and its exit status is not known", "shim"},
+	{
+		"removed", web(Exit{Code: 143, Cause: Removed, Detail: "someone evicted it, for example to drain node one"}), Removed,
+		"Kubernetes removed the Pod of the instance: someone evicted it, for example to drain node one", "Nothing is wrong with the app",
+	},
+	{
+		"evicted for its disk usage", Facts{ProcessType: "web", First: Exit{Code: 137, Cause: DiskFull, Detail: "Usage of EmptyDir volume"}, Disk: Disk{Limit: 64 << 20}}, DiskFull,
+		"the instance used more than its 64M disk limit, and Kubernetes stopped it", "disk_quota: 128M",
+	},
 	{"nothing known", web(Exit{Code: -1, Cause: Exited}), Unknown, "web crashed; dew does not know why", "dew logs shop"},
 }
 

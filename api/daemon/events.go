@@ -95,7 +95,7 @@ func (h eventHandlers) eventOf(guid string) (app.Event, error) {
 // crashEvents returns the exit records of the apps that the query selects, as events.
 // They are not stored as events, because the exit records already hold the data.
 func (h eventHandlers) crashEvents(q rest.Query) ([]app.Event, error) {
-	if !q.Matches("types", eventCrash, eventProcessCrash) {
+	if !q.Matches("types", eventCrash, eventProcessCrash, eventRescheduling) {
 		return nil, nil
 	}
 	apps, err := h.Platform.Registry.Apps()
@@ -126,6 +126,7 @@ func (h eventHandlers) crashEvents(q rest.Query) ([]app.Event, error) {
 const (
 	eventCrash        = "app.crash"
 	eventProcessCrash = "audit.app.process.crash"
+	eventRescheduling = "audit.app.process.rescheduling" // the cluster removed the instance
 )
 
 // CrashEvents returns the events of an exit record. Their GUIDs are derived from the
@@ -150,9 +151,13 @@ func CrashEvents(r runtime.ExitRecord, a app.App, org string) []app.Event {
 			Space:  a.Space, Org: org, Data: maps.Clone(data), CreatedAt: r.CrashedAt,
 		}
 	}
+	process := app.Actor{GUID: r.Slot.Process, Type: "process", Name: r.Type}
+	if !r.First.Cause.Counts() {
+		return []app.Event{event(eventRescheduling, process)}
+	}
 	return []app.Event{
 		event(eventCrash, app.Actor{GUID: a.GUID, Type: "app", Name: a.Name}),
-		event(eventProcessCrash, app.Actor{GUID: r.Slot.Process, Type: "process", Name: r.Type}),
+		event(eventProcessCrash, process),
 	}
 }
 

@@ -143,6 +143,7 @@ var causeTexts = map[string]string{
 	causeStopTimeout:  "did not exit after SIGTERM, so dew killed it",
 	"init_exited":     "the first process of the container exited",
 	"runtime_lost":    "the container was lost",
+	"removed":         "the cluster removed its Pod",
 }
 
 // causeText is why a process exited.

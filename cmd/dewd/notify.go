@@ -177,7 +177,11 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	}
 	n.crashes = crashmail.New(p.DB, p.Registry, people, queue, p.Logger)
 	if p.Exits != nil {
-		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Enqueue(crashOf(r)) })
+		p.Exits.Listen(func(r runtime.ExitRecord) {
+			if r.First.Cause.Counts() {
+				n.crashes.Enqueue(crashOf(r))
+			}
+		})
 	}
 	if n.smtp == nil {
 		p.Journal = "" // the inbox recognizes a mail that it has already stored

@@ -56,6 +56,7 @@ type container struct {
 	frames   *link.Frames // to the agent, nil while dewd is not attached
 	pod      *corev1.Pod  // the last state that Kubernetes reported; nil before the first
 	gone     string       // why the Pod no longer exists
+	leaving  bool         // Kubernetes is deleting the Pod
 	left     int          // processes whose exit is not reported
 	syncs    map[uint64]chan struct{}
 	lastSync uint64

@@ -26,6 +26,7 @@ const counting = `i=0; while [ $i -lt 100 ]; do seq $((i*100+1)) $((i*100+100));
 func (w *world) start(main, sidecar string) runtime.Container {
 	w.Helper()
 	s := w.spec()
+	s.Slot = runtime.SlotID{Process: "process-of-the-test", Index: w.specs}
 	s.Processes[0].Command = main
 	side := s.Processes[0]
 	side.Exec, side.Name, side.Source, side.Command = runtime.SidecarExec(0), "side", "APP/PROC/WEB/SIDECAR/SIDE", sidecar
@@ -200,6 +201,7 @@ func TestPodDeleted(t *testing.T) {
 	if xs[runtime.MainExec].Code != 3 || xs[runtime.SidecarExec(0)].Code != 143 {
 		t.Errorf("exits = %+v, want 3 and 143", xs)
 	}
+	wantRemoved(t, xs, "someone deleted it")
 	last, err := c.Reap(t.Context(), runtime.MainExec)
 	if err != nil {
 		t.Fatal(err)

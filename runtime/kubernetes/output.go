@@ -219,10 +219,17 @@ func (c *container) finish(p *proc) {
 	}
 }
 
-// exited reports the exit of a process that its wrapper saw.
+// exited reports the exit of a process that its wrapper saw. If Kubernetes told the
+// container to stop, the reason for that is the cause, which can become known later.
 func (c *container) exited(x link.Exit) {
 	for _, p := range c.procs {
-		if p.Exec == x.Exec {
+		switch {
+		case p.Exec != x.Exec:
+		case x.Terminated && !c.stopping.Load():
+			c.mu.Lock()
+			c.spawn(func() { c.report(p, c.awaitRemoval().apply(p.describe(x))) })
+			c.mu.Unlock()
+		default:
 			c.report(p, p.describe(x))
 		}
 	}

@@ -20,6 +20,7 @@ const (
 	labelDaemon   = "run.dew/daemon"
 	labelInstance = "run.dew/instance"
 	labelApp      = "run.dew/app"
+	labelProcess  = "run.dew/process"
 	labelType     = "run.dew/type"
 	labelIndex    = "run.dew/index"
 	labelKind     = "run.dew/kind"
@@ -61,7 +62,7 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 			Name: podName(s.Instance), Namespace: e.cfg.Namespace,
 			Labels: map[string]string{
 				labelDaemon: e.cfg.Name, labelInstance: string(s.Instance), labelKind: kind, labelIndex: strconv.Itoa(s.Slot.Index),
-				labelApp: labelValue(s.App), labelType: labelValue(s.Type),
+				labelApp: labelValue(s.App), labelType: labelValue(s.Type), labelProcess: labelValue(s.Slot.Process),
 			},
 			Annotations: names.Labels(s, ""),
 		},
@@ -77,7 +78,7 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentLimit + int64(len(s.Processes))*wrapperMemory)},
 				Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentRequest)},
 			},
-			Volumes: e.volumes(s),
+			Volumes: e.volumes(s), Tolerations: tolerations, TopologySpreadConstraints: spread(s, e.cfg.Name),
 		},
 	}
 	if e.cfg.PullSecret != "" {
@@ -88,6 +89,28 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 		p.Spec.Containers = append(p.Spec.Containers, e.processContainer(s, proc, image))
 	}
 	return p
+}
+
+// tolerations say how long a Pod stays on a node that does not answer. Without them it
+// would be five minutes.
+var tolerations = []corev1.Toleration{
+	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(30))},
+	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(30))},
+}
+
+// spread distributes the instances of a process over zones and nodes. If that is not
+// possible, they run anyway.
+func spread(s runtime.Spec, daemon string) (all []corev1.TopologySpreadConstraint) {
+	if s.Kind != runtime.KindInstance {
+		return nil
+	}
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
+		all = append(all, corev1.TopologySpreadConstraint{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelDaemon: daemon, labelProcess: labelValue(s.Slot.Process)}},
+		})
+	}
+	return all
 }
 
 // labelValue returns a value that Kubernetes accepts, or an empty one.

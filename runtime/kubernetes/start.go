@@ -248,6 +248,9 @@ func (c starting) firstLink(ctx context.Context) (*link.Client, error) {
 
 // cannotStart returns why a Pod cannot start without a change by someone, or nil.
 func cannotStart(p *corev1.Pod) error {
+	if r := removalOf(p); r.cause != "" {
+		return unavailable(fmt.Errorf("the cluster removed the Pod: %s", r.detail))
+	}
 	for _, s := range p.Status.ContainerStatuses {
 		w := s.State.Waiting
 		if w == nil {

@@ -34,7 +34,7 @@ func (e *Engine) list(ctx context.Context) (string, error) {
 		seen := c.pod != nil
 		c.mu.Unlock()
 		if seen && !found[podName(c.spec.Instance)] {
-			c.podGone("Kubernetes deleted its Pod")
+			c.podGone(removal{runtime.CauseRemoved, "someone deleted it while dewd was not watching"})
 		}
 	}
 	return pods.ResourceVersion, nil
@@ -98,21 +98,8 @@ func (e *Engine) handle(t watch.EventType, p *corev1.Pod) {
 		return
 	}
 	if c := e.find(runtime.InstanceID(p.Labels[labelInstance])); c != nil {
-		c.podGone(whyGone(p))
+		c.podGone(removalOf(p))
 	}
-}
-
-// whyGone says why a Pod was deleted.
-func whyGone(p *corev1.Pod) string {
-	for _, cond := range p.Status.Conditions {
-		if cond.Type == corev1.DisruptionTarget && cond.Status == corev1.ConditionTrue {
-			return "Kubernetes removed its Pod: " + cond.Reason + ": " + cond.Message
-		}
-	}
-	if p.Status.Reason != "" {
-		return "Kubernetes removed its Pod: " + p.Status.Reason + ": " + p.Status.Message
-	}
-	return "its Pod was deleted"
 }
 
 func (e *Engine) podChanged(p *corev1.Pod) {
@@ -141,8 +128,12 @@ func (c *container) podChanged(p *corev1.Pod) {
 			}
 		}
 	}
-	if p.Status.Phase == corev1.PodFailed && p.Status.Reason != "" {
-		c.loseAll(whyGone(p))
+	switch {
+	case p.Status.Phase == corev1.PodFailed && p.Status.Reason != "":
+		c.loseAll(removalOf(p))
+	case p.DeletionTimestamp != nil && !c.leaving:
+		c.leaving = true
+		c.spawn(func() { c.silentNode(p.DeletionTimestamp.Time) })
 	}
 }
 
@@ -176,17 +167,23 @@ func (c *container) lost(p *proc, t corev1.ContainerStateTerminated) {
 	if x.OOM {
 		x.Cause, x.Detail = runtime.CauseOutOfMemory, ""
 	}
-	c.report(p, x)
+	c.mu.Lock()
+	r := removalOf(c.pod)
+	c.mu.Unlock()
+	c.report(p, r.apply(x))
 }
 
 // podGone reports that the Pod no longer exists.
-func (c *container) podGone(why string) {
+func (c *container) podGone(why removal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone != "" {
 		return
 	}
-	c.gone = why
+	if why.cause == "" { // nobody said why before it was gone
+		why = removal{runtime.CauseRemoved, "someone deleted it"}
+	}
+	c.gone = "Kubernetes removed its Pod: " + why.detail
 	c.broadcast()
 	if c.ctx.Err() == nil && !c.stopping.Load() {
 		c.loseAll(why)
@@ -199,15 +196,15 @@ func (c *container) podGone(why string) {
 }
 
 // loseAll reports the exit of every process that has not exited. The caller holds c.mu.
-func (c *container) loseAll(why string) {
+func (c *container) loseAll(why removal) {
 	for _, p := range c.procs {
 		c.abandonOutput(p)
 		if !p.exited {
 			c.spawn(func() {
-				c.report(p, runtime.Exit{
-					Exec: p.Exec, Name: p.Name, Source: p.Source, Code: -1, At: time.Now(), Cause: runtime.CauseRuntimeLost, Detail: why,
+				c.report(p, why.apply(runtime.Exit{
+					Exec: p.Exec, Name: p.Name, Source: p.Source, Code: -1, At: time.Now(), Cause: runtime.CauseRuntimeLost,
 					Memory: runtime.Memory{Limit: p.Memory},
-				})
+				}))
 			})
 		}
 	}

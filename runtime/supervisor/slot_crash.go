@@ -154,12 +154,14 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 		Reason: runtime.ReasonCrashed, Description: e.Description(), Phase: in.phaseOf(e),
 		First: e, ProbableSignal: e.ProbableSignal(), Order: order,
 		StartedAt: in.spec.StartedAt, Stack: in.spec.Stack.Name, Port: in.spec.Port(), Processes: len(in.spec.Processes),
-		CrashCount: last.CrashesInARow() + 1, CrashedAt: e.At,
+		CrashCount: last.CrashesInARow(), CrashedAt: e.At, NextStart: e.At,
 	}
-	if p.GivesUp(r.CrashCount) {
-		r.GivenUp = true
-	} else {
+	if e.Cause.Counts() {
+		r.CrashCount++
 		r.NextStart = e.At.Add(p.Backoff(r.CrashCount))
+		if p.GivesUp(r.CrashCount) {
+			r.GivenUp, r.NextStart = true, time.Time{}
+		}
 	}
 	for _, other := range in.exits {
 		if other.Exec != e.Exec {

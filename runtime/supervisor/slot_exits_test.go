@@ -353,3 +353,45 @@ func TestExitFromTheFuture(t *testing.T) {
 		w.wantStarts(2)
 	})
 }
+
+// An instance that the cluster removed has a record, starts again at once, and does not
+// count as a crash.
+func TestRemovalIsNotCounted(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		newest := func() runtime.ExitRecord {
+			rs := w.records(p)
+			return slices.MaxFunc(rs, func(a, b runtime.ExitRecord) int { return int(a.Number) - int(b.Number) })
+		}
+		end := func(cause runtime.Cause, detail string) {
+			c := w.fake.Last()
+			for _, exec := range []string{sideA, main} {
+				c.EndWith(runtime.Exit{Exec: exec, Code: 143, Cause: cause, Detail: detail, At: time.Now()})
+			}
+			w.pass(time.Second)
+		}
+		end(runtime.CauseExited, "")
+		if r := newest(); r.CrashCount != 1 || r.First.Exec != sideA {
+			t.Fatalf("record = %+v, want a crash of the sidecar", r)
+		}
+		for range 5 {
+			before := w.fake.Last()
+			end(runtime.CauseRemoved, "someone evicted it")
+			r := newest()
+			if r.CrashCount != 1 || !r.NextStart.Equal(r.CrashedAt) || r.GivenUp || !r.Complete || r.First.Exec != main ||
+				r.Description != "APP/PROC/WEB: Container removed: someone evicted it" {
+				t.Fatalf("record = %+v, want a removal that does not count", r)
+			}
+			if w.fake.Last() == before {
+				t.Fatal("no new instance was started")
+			}
+		}
+		end(runtime.CauseExited, "")
+		if r := newest(); r.CrashCount != 2 {
+			t.Errorf("crash count = %d, want 2", r.CrashCount)
+		}
+	})
+}

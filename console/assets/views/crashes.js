@@ -14,7 +14,7 @@ const classNames = {
   exited: "exited", signaled: "fault of the process", memory_process: "memory limit of the process", memory_instance: "memory limit of the instance",
   memory_host: "memory of the machine", unhealthy: "health check failed", start_timeout: "start timeout", start_failed: "start failed",
   stop_timeout: "stop timeout", peer_exited: "another process exited", killed: "killed", killed_on_demand: "killed by a user",
-  output_failed: "output failed", disk_full: "disk full", container_lost: "container lost", unknown: "unknown cause",
+  output_failed: "output failed", disk_full: "disk full", container_lost: "container lost", removed: "removed by the cluster", unknown: "unknown cause",
 };
 
 // exits returns all processes of a crash, the first one first. A process can have two

@@ -44,6 +44,8 @@ type Exit struct {
 	Code  int       `json:"code"` // 128+signal when killed
 	At    time.Time `json:"at"`
 	Usage Usage     `json:"usage"` // at the exit
+	// Terminated says that Kubernetes had told the container to stop before.
+	Terminated bool `json:"terminated,omitempty"`
 }
 
 // Synced has the exit of a process, if it has exited by now.

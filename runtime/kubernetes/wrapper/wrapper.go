@@ -60,7 +60,8 @@ type wrapper struct {
 	started  bool
 	exit     *link.Exit
 	finished *link.Finished
-	leaving  bool // the Pod is being deleted: exit after the command
+	leaving  bool // exit after the command
+	stopped  bool // Kubernetes has told the container to stop
 	helpers  map[int]bool
 }
 
@@ -103,7 +104,7 @@ func (w *wrapper) forward(ctx context.Context, signals <-chan os.Signal) {
 		select {
 		case s := <-signals:
 			w.mu.Lock()
-			w.leaving = true
+			w.leaving, w.stopped = true, true
 			idle := !w.started || w.finished != nil
 			w.mu.Unlock()
 			if idle {
@@ -216,6 +217,9 @@ func (w *wrapper) start(s Start) error {
 func (w *wrapper) watch(ended <-chan result) {
 	r := <-ended
 	x := &link.Exit{Exec: w.cfg.Exec, Code: r.code, At: r.at, Usage: w.usage()}
+	w.mu.Lock()
+	x.Terminated = w.stopped
+	w.mu.Unlock()
 	w.save(x, nil)
 	w.mu.Lock()
 	w.exit = x
