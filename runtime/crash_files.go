@@ -36,6 +36,13 @@ type CrashKeeper interface {
 	DropCrashFiles(ctx context.Context, process string) error
 }
 
+// LeavingContainer is a Container that a cluster can remove.
+type LeavingContainer interface {
+	// Leaving is closed when the cluster starts to remove the container. Its processes
+	// get SIGTERM soon, so new requests must not reach it.
+	Leaving() <-chan struct{}
+}
+
 // KeepableContainer is a Container of a CrashKeeper.
 type KeepableContainer interface {
 	// KeepFiles makes Delete store the files, so that users can find out why the

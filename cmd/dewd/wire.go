@@ -342,12 +342,23 @@ func (d *daemon) openCluster(ctx context.Context) (err error) {
 	return nil
 }
 
+// instanceChanged returns the function that receives every change of an instance.
+func instanceChanged(d *daemon) func(runtime.Status) {
+	if watcher, ok := d.engine.(interface{ Changed(runtime.Status) }); ok {
+		return func(st runtime.Status) {
+			d.router.Changed(st)
+			watcher.Changed(st)
+		}
+	}
+	return func(st runtime.Status) { d.router.Changed(st) }
+}
+
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = supervisor.New(supervisor.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.droplets, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Memory: d.cfg.machineMemory(), Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
-		OnChange: func(st runtime.Status) { d.router.Changed(st) },
+		OnChange: instanceChanged(d),
 		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
 		Gone: func(string) {
 			d.sweep.fire()

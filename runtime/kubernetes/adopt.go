@@ -150,6 +150,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		}
 		errs = errors.Join(errs, e.deletePod(ctx, id, ptr.To(int64(0))))
 	}
+	e.states.adopted() // all slots are known by now
 	return errors.Join(errs, e.sweepCaptures(keep), e.crashed.sweep())
 }
 

@@ -21,7 +21,9 @@ import (
 // agentRules are the permissions that the engine needs in its namespace.
 var agentRules = []kubetest.Rule{
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "get", "list", "watch", "patch", "delete"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update"}},
+	{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"create", "list", "patch", "delete"}},
 }
 
 // agentImage pushes the image of the agent to the registry of the cluster, once.

@@ -47,6 +47,7 @@ type container struct {
 	work   sync.WaitGroup
 
 	exits    chan runtime.Exit
+	removing chan struct{} // closed when someone else deletes the Pod
 	stopping atomic.Bool
 	crashed  atomic.Pointer[time.Time] // time of the crash, if its files must be stored
 
@@ -56,7 +57,7 @@ type container struct {
 	frames   *link.Frames // to the agent, nil while dewd is not attached
 	pod      *corev1.Pod  // the last state that Kubernetes reported; nil before the first
 	gone     string       // why the Pod no longer exists
-	leaving  bool         // Kubernetes is deleting the Pod
+	leaving  bool         // someone else is deleting the Pod
 	left     int          // processes whose exit is not reported
 	syncs    map[uint64]chan struct{}
 	lastSync uint64
@@ -85,6 +86,7 @@ type proc struct {
 var (
 	_ runtime.Container         = (*container)(nil)
 	_ runtime.KeepableContainer = (*container)(nil)
+	_ runtime.LeavingContainer  = (*container)(nil)
 )
 
 func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, error) {
@@ -93,7 +95,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		return nil, err
 	}
 	c := &container{
-		e: e, spec: s, appLog: l, exits: make(chan runtime.Exit, len(s.Processes)+1), changed: make(chan struct{}),
+		e: e, spec: s, appLog: l, exits: make(chan runtime.Exit, len(s.Processes)+1), changed: make(chan struct{}), removing: make(chan struct{}),
 		left: len(s.Processes), syncs: map[uint64]chan struct{}{}, sessions: map[*session]bool{},
 	}
 	if s.LogRate != nil {
@@ -186,6 +188,9 @@ func (c *container) Spec() runtime.Spec { return c.spec }
 
 // Exits reports the exit of every process.
 func (c *container) Exits() <-chan runtime.Exit { return c.exits }
+
+// Leaving is closed when someone else deletes the Pod.
+func (c *container) Leaving() <-chan struct{} { return c.removing }
 
 // Settle returns once Exits holds the exit of every process that has exited.
 func (c *container) Settle(ctx context.Context) error {

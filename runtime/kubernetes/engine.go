@@ -54,6 +54,7 @@ type Engine struct {
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	crashed *crashedStore
+	states  *states
 
 	mu      sync.Mutex // guards the fields below
 	known   map[runtime.InstanceID]*container
@@ -85,6 +86,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.crashed, err = newCrashedStore(e, cfg.Crashed); err != nil {
 		return nil, err
 	}
+	e.states = newStates(e)
 	version, err := e.list(ctx)
 	if err != nil {
 		return nil, err
@@ -92,6 +94,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	l := tls.NewListener(cfg.Listener, e.keys.server())
 	e.work.Go(func() { e.acceptAgents(l) })
 	e.work.Go(func() { e.watchPods(version) })
+	e.work.Go(e.states.run)
 	return e, nil
 }
 

@@ -78,7 +78,7 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentLimit + int64(len(s.Processes))*wrapperMemory)},
 				Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentRequest)},
 			},
-			Volumes: e.volumes(s), Tolerations: tolerations, TopologySpreadConstraints: spread(s, e.cfg.Name),
+			ReadinessGates: readinessGates(s), Volumes: e.volumes(s), Tolerations: tolerations, TopologySpreadConstraints: spread(s, e.cfg.Name),
 		},
 	}
 	if e.cfg.PullSecret != "" {

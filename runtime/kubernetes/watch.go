@@ -133,6 +133,7 @@ func (c *container) podChanged(p *corev1.Pod) {
 		c.loseAll(removalOf(p))
 	case p.DeletionTimestamp != nil && !c.leaving:
 		c.leaving = true
+		close(c.removing)
 		c.spawn(func() { c.silentNode(p.DeletionTimestamp.Time) })
 	}
 }

@@ -33,10 +33,21 @@ type Instance struct {
 	record *runtime.ExitRecord // set after a crash
 	stored bool                // the record is on disk
 	probes sync.WaitGroup
+
+	leaving bool // the cluster is removing it
 }
 
 func newInstance(c runtime.Container) *Instance {
 	return &Instance{spec: c.Spec(), container: c, phase: runtime.PhaseStarting, reaped: map[string]bool{}}
+}
+
+// leavingSoon returns a channel that is closed when the cluster starts to remove the
+// container. It is nil if no cluster can.
+func (in *Instance) leavingSoon() <-chan struct{} {
+	if c, ok := in.container.(runtime.LeavingContainer); ok {
+		return c.Leaving()
+	}
+	return nil
 }
 
 // process returns the spec of exec. It returns false for the container's own first

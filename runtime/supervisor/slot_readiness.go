@@ -49,6 +49,9 @@ func (r Readiness) Line(process string) string {
 
 // routable handles a changed result of the readiness check.
 func (s *Slot) routable(in *Instance, r readiness) {
+	if in.leaving {
+		return
+	}
 	s.publish(func(st *runtime.Status) { st.Ready = r.ready })
 	if in.ready.Type == app.CheckNone {
 		return

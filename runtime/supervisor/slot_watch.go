@@ -29,6 +29,7 @@ func (s *Slot) watch(ctx context.Context) step {
 	routable := make(chan readiness)
 	var asking <-chan result[struct{}]
 	var steady <-chan time.Time
+	leaving := in.leavingSoon()
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,6 +57,10 @@ func (s *Slot) watch(ctx context.Context) step {
 			steady = t.C
 		case r := <-routable:
 			s.routable(in, r)
+		case <-leaving:
+			leaving, in.leaving = nil, true
+			s.publish(func(st *runtime.Status) { st.Ready = false })
+			s.logCell(in.spec, logstream.Out, "The cluster is removing the container. Container removed from route pool.")
 		case r := <-asking: // only after a panic, or when ctx is done
 			r.mustNotPanic()
 			asking = nil

@@ -86,7 +86,11 @@ type Engine struct {
 	server   string
 	close    func() error
 	tearDown func(context.Context) error
+	changed  func(runtime.Status)
 }
+
+// Changed tells Kubernetes which instances are ready.
+func (e *Engine) Changed(st runtime.Status) { e.changed(st) }
 
 // Gateway returns no address: instances reach dewd through the cluster.
 func (e *Engine) Gateway() netip.Addr { return netip.Addr{} }

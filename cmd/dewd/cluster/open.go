@@ -51,7 +51,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Engine{Engine: e, CrashKeeper: e, server: server, close: e.Close, tearDown: func(ctx context.Context) error { return tearDown(ctx, e) }}, nil
+	return &Engine{Engine: e, CrashKeeper: e, server: server, close: e.Close, changed: e.Changed, tearDown: func(ctx context.Context) error { return tearDown(ctx, e) }}, nil
 }
 
 // stackImage pushes the image of a stack. The stack with the files of this machine is
@@ -73,5 +73,5 @@ func tearDown(ctx context.Context, e *kubernetes.Engine) error {
 	for _, c := range found {
 		errs = errors.Join(errs, c.Delete(ctx))
 	}
-	return errors.Join(errs, e.Sweep(ctx, nil))
+	return errors.Join(errs, e.Sweep(ctx, nil), e.RemoveBudgets(ctx))
 }

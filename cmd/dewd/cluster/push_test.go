@@ -27,7 +27,9 @@ import (
 // rules are the permissions of dewd in its namespace.
 var rules = []kubetest.Rule{
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "get", "list", "watch", "patch", "delete"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update"}},
+	{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"create", "list", "patch", "delete"}},
 }
 
 // programs builds dewd with Kubernetes, the other programs, and the sample app.
@@ -55,6 +57,8 @@ var programs = sync.OnceValues(func() (string, error) {
 // world is a dewd on the cluster.
 type world struct {
 	*testing.T
+	cluster        *kubetest.Cluster
+	namespace      string
 	bin, root, run string
 	args           []string
 	api, router    string
@@ -72,7 +76,7 @@ func newWorld(t *testing.T) *world {
 	host, _, _ := strings.Cut(cluster.Registry, ":")
 	port := testkit.FreePorts(t, 6)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(port+i) }
-	w := &world{T: t, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), api: at(0), router: at(1)}
+	w := &world{T: t, cluster: cluster, namespace: namespace, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), api: at(0), router: at(1)}
 	agents := host + ":" + strconv.Itoa(port+5)
 	w.args = []string{
 		"--engine", "kubernetes", "--kubeconfig", login.Kubeconfig, "--namespace", namespace, "--registry", cluster.Registry, "--insecure-registry", cluster.Registry,
@@ -240,7 +244,15 @@ func TestDeployment(t *testing.T) {
 	w := newWorld(t)
 	w.push()
 	w.must("scale", "sample", "-i", "2")
-	ctx, stop := context.WithCancel(t.Context())
+	stop := w.load()
+	w.must("restart", "sample", "--strategy", "rolling")
+	stop()
+}
+
+// load sends requests to the sample app until the returned function is called. It fails
+// the test if one of them fails.
+func (w *world) load() (stop func()) {
+	ctx, cancel := context.WithCancel(w.Context())
 	var requests, failed atomic.Int64
 	var load sync.WaitGroup
 	for range 4 {
@@ -249,18 +261,20 @@ func TestDeployment(t *testing.T) {
 				requests.Add(1)
 				if _, err := w.get("sample", "/config"); err != nil && ctx.Err() == nil {
 					failed.Add(1)
-					t.Logf("request failed: %v", err)
+					w.Logf("request failed: %v", err)
 				}
 			}
 		})
 	}
-	w.must("restart", "sample", "--strategy", "rolling")
-	stop()
-	load.Wait()
-	if requests.Load() == 0 || failed.Load() > 0 {
-		t.Errorf("%d of %d requests failed", failed.Load(), requests.Load())
+	return func() {
+		w.Helper()
+		cancel()
+		load.Wait()
+		if requests.Load() == 0 || failed.Load() > 0 {
+			w.Errorf("%d of %d requests failed", failed.Load(), requests.Load())
+		}
+		w.Logf("%d requests", requests.Load())
 	}
-	t.Logf("%d requests during the deployment", requests.Load())
 }
 
 // lines is how many lines TestLogs checks.

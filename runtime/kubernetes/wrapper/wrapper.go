@@ -97,6 +97,11 @@ func Run(ctx context.Context, cfg Config) (int, error) {
 	return w.exit.Code, nil
 }
 
+// leaveDelay is the time between SIGTERM of Kubernetes and that of the command. dewd stops
+// sending requests to the instance, and requests that are being answered can end.
+// Kubernetes waits at least two seconds before it kills.
+const leaveDelay = time.Second
+
 // forward passes the signals of Kubernetes on to the command. Kubernetes sends them when
 // someone deletes the Pod.
 func (w *wrapper) forward(ctx context.Context, signals <-chan os.Signal) {
@@ -110,6 +115,10 @@ func (w *wrapper) forward(ctx context.Context, signals <-chan os.Signal) {
 			if idle {
 				w.leave()
 				return
+			}
+			select {
+			case <-time.After(leaveDelay):
+			case <-ctx.Done():
 			}
 			w.signal(s.(syscall.Signal))
 		case <-ctx.Done():
