@@ -37,7 +37,7 @@ var agentImage = sync.OnceValues(func() (string, error) {
 
 // newClusterWorld returns a world in a namespace of its own, with the permissions that
 // dewd has.
-func newClusterWorld(t *testing.T) *world {
+func newClusterWorld(t testing.TB) *world {
 	cluster := kubetest.Open(t)
 	namespace := cluster.Namespace(t, kubetest.Restricted)
 	login := cluster.ServiceAccount(t, namespace, "dewd", agentRules...)
@@ -61,7 +61,7 @@ func newClusterWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, client: client, namespace: namespace, host: host, image: image, stack: cluster.StackImage(t), appDir: homeDir + "/app", dir: t.TempDir()}
+	w := &world{TB: t, client: client, namespace: namespace, host: host, image: image, stack: cluster.StackImage(t), appDir: homeDir + "/app", dir: t.TempDir()}
 	t.Cleanup(w.leave)
 	return w
 }

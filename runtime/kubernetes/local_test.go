@@ -49,7 +49,7 @@ func newLocalWorld(t *testing.T) *world {
 	n := &localNode{T: t, client: fake.NewClientset(), bin: bin, dir: dir, pods: map[string][]*exec.Cmd{}}
 	n.client.PrependReactor("create", "pods", n.create)
 	n.client.PrependReactor("delete", "pods", n.delete)
-	w := &world{T: t, client: n.client, namespace: "dew", host: "127.0.0.1", image: "agent", stack: "stack", appDir: "/", dir: t.TempDir()}
+	w := &world{TB: t, client: n.client, namespace: "dew", host: "127.0.0.1", image: "agent", stack: "stack", appDir: "/", dir: t.TempDir()}
 	t.Cleanup(func() {
 		w.leave()
 		n.mu.Lock()

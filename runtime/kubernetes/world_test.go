@@ -41,7 +41,7 @@ var programs = sync.OnceValues(func() (string, error) {
 
 // world is a cluster with the folders of a daemon, which outlive it.
 type world struct {
-	*testing.T
+	testing.TB
 	client    kubernetes.Interface
 	namespace string
 	host      string // where the daemon listens
