@@ -331,7 +331,7 @@ func (d *daemon) openCluster(ctx context.Context) (err error) {
 	}
 	e, err := cluster.Open(ctx, cluster.Options{
 		Flags: d.cfg.Cluster, Name: "dew", Root: d.cfg.Root, Programs: filepath.Dir(d.cfg.Init), UID: d.cfg.AppUID,
-		Backlog: int64(d.cfg.LogBacklog), CrashFiles: int64(d.cfg.CrashFiles), Insecure: d.cfg.Staging.insecure(), KillDelay: d.cfg.Policy.KillDelay,
+		Backlog: int64(d.cfg.LogBacklog), CrashFiles: int64(d.cfg.CrashFiles), Insecure: d.cfg.Staging.insecure(), KillDelay: d.cfg.Policy.KillDelay, CPU: int64(d.cfg.CPULimit),
 		Droplet: d.droplets.OpenImage, Logs: d.logs, Logger: d.log,
 	})
 	if err != nil {

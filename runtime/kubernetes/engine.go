@@ -37,6 +37,7 @@ type Config struct {
 	PullSecret  string // name of the Secret for the registry; empty: none
 	UID         int64  // user of the apps. The agent has the next one
 	Backlog     int64  // bytes of output that a Pod keeps for each stream while dewd does not read
+	CPU         int64  // limit of each instance in thousandths of a core; 0: none
 	Droplet     func(sha string) (io.ReadCloser, error)
 	Crashed     Crashed
 	Logs        *logstream.Logs

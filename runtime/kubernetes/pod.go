@@ -74,10 +74,7 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 				RunAsNonRoot: ptr.To(true), FSGroup: ptr.To(e.cfg.UID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-			Resources: &corev1.ResourceRequirements{
-				Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentLimit + int64(len(s.Processes))*wrapperMemory)},
-				Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentRequest)},
-			},
+			Resources:      e.resources(s),
 			ReadinessGates: readinessGates(s), Volumes: e.volumes(s), Tolerations: tolerations, TopologySpreadConstraints: spread(s, e.cfg.Name),
 		},
 	}
@@ -89,6 +86,29 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 		p.Spec.Containers = append(p.Spec.Containers, e.processContainer(s, proc, image))
 	}
 	return p
+}
+
+// resources returns the limits of a whole Pod, and what the scheduler reserves for it.
+func (e *Engine) resources(s runtime.Spec) *corev1.ResourceRequirements {
+	r := &corev1.ResourceRequirements{
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentLimit + int64(len(s.Processes))*wrapperMemory)},
+		Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentRequest), corev1.ResourceCPU: cpu(s.Memory+agentRequest, len(s.Processes))},
+	}
+	if e.cfg.CPU > 0 {
+		limit := resource.NewMilliQuantity(e.cfg.CPU, resource.DecimalSI)
+		r.Limits[corev1.ResourceCPU] = *limit
+		if request := r.Requests[corev1.ResourceCPU]; request.Cmp(*limit) > 0 {
+			r.Requests[corev1.ResourceCPU] = *limit
+		}
+	}
+	return r
+}
+
+// cpu returns the CPU time that is reserved for processes with an amount of memory: a
+// tenth of a core for 1G. Processes that want more than there is get it in this ratio, as
+// on one machine.
+func cpu(memory int64, processes int) resource.Quantity {
+	return *resource.NewMilliQuantity(int64(processes)+memory*100>>30, resource.DecimalSI)
 }
 
 // tolerations say how long a Pod stays on a node that does not answer. Without them it
@@ -212,7 +232,10 @@ func (e *Engine) processContainer(s runtime.Spec, p runtime.ProcessSpec, image s
 	}
 	if p.Memory > 0 {
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory + wrapperMemory)}
-		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory)}
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(p.Memory), corev1.ResourceCPU: cpu(p.Memory, 1)}
+		if e.cfg.CPU > 0 {
+			c.Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(1, resource.DecimalSI)
+		}
 	}
 	if s.Files != nil {
 		c.VolumeMounts = append(c.VolumeMounts, mount("bindings", bindingfiles.Dir, false))

@@ -53,6 +53,7 @@ type world struct {
 	engine    *Engine
 	specs     int
 	address   string
+	cpu       int64 // limit of each instance
 }
 
 // tree is the sha of the droplet of every test.
@@ -77,7 +78,7 @@ func (w *world) open() *Engine {
 	w.engine, err = New(w.Context(), Config{
 		Client: w.client, Namespace: w.namespace, Name: "dew-test", Dir: filepath.Join(w.dir, "kubernetes"), Listener: l, Address: w.address,
 		Image: w.image, StackImage: func(stack.Stack) (string, error) { return w.stack, nil },
-		UID: 2000, Backlog: 4 << 20, Droplet: openTree, Crashed: Crashed{Dir: filepath.Join(w.dir, "crashed"), Bytes: 1 << 30},
+		UID: 2000, CPU: w.cpu, Backlog: 4 << 20, Droplet: openTree, Crashed: Crashed{Dir: filepath.Join(w.dir, "crashed"), Bytes: 1 << 30},
 		Logs: w.logs, Logger: log, StartLimit: time.Minute, GracePeriod: 10 * time.Second,
 	})
 	if err != nil {

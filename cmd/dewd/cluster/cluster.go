@@ -71,6 +71,7 @@ type Options struct {
 	UID        int
 	Backlog    int64
 	CrashFiles int64
+	CPU        int64    // limit of each instance in thousandths of a core; 0: none
 	Insecure   []string // registries without TLS
 	KillDelay  time.Duration
 	Droplet    func(sha string) (io.ReadCloser, error)

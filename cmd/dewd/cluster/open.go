@@ -44,7 +44,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e, err := kubernetes.New(ctx, kubernetes.Config{
 		Client: client, Namespace: o.Namespace, Name: o.Name, Dir: filepath.Join(o.Root, "kubernetes"), Listener: l, Address: o.AgentAddress, Image: agent,
 		StackImage: func(s stack.Stack) (string, error) { return stackImage(ctx, store, s) },
-		PullSecret: o.PullSecret, UID: int64(o.UID), Backlog: o.Backlog, Droplet: o.Droplet,
+		PullSecret: o.PullSecret, UID: int64(o.UID), Backlog: o.Backlog, CPU: o.CPU, Droplet: o.Droplet,
 		Crashed: kubernetes.Crashed{Dir: filepath.Join(o.Root, "crashed"), Bytes: o.CrashFiles}, Logs: o.Logs, Logger: o.Logger,
 		StartLimit: startLimit, GracePeriod: max(minGrace, o.KillDelay),
 	})

@@ -1,0 +1,48 @@
+package kubernetes
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// The limits and requests of a Pod are never below those of its containers: Kubernetes
+// would refuse it.
+func TestResources(t *testing.T) {
+	const mib = 1 << 20
+	for _, cpu := range []int64{0, 10, 1500} {
+		for _, memory := range [][]int64{{16 * mib}, {64 * mib, 32 * mib}, {1 * mib, 1 * mib, 1 * mib}, {4096 * mib, 16 * mib, 33 * mib}} {
+			s := runtime.Spec{Kind: runtime.KindInstance}
+			for i, m := range memory {
+				s.Memory += m
+				p := runtime.ProcessSpec{Exec: runtime.MainExec, Memory: m}
+				if i > 0 {
+					p.Exec = runtime.SidecarExec(i - 1)
+				}
+				s.Processes = append(s.Processes, p)
+			}
+			e := &Engine{cfg: Config{CPU: cpu, Namespace: "dew", Name: "dew"}}
+			p := e.pod(s, "instance", "stack")
+			for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
+				var requests, limits int64
+				for _, c := range p.Spec.Containers {
+					requests += c.Resources.Requests.Name(name, "").MilliValue()
+					limits = max(limits, c.Resources.Limits.Name(name, "").MilliValue())
+				}
+				whole := p.Spec.Resources
+				if got := whole.Requests.Name(name, "").MilliValue(); got < requests {
+					t.Errorf("cpu %d, memory %v: the Pod requests %d of %s, its containers %d", cpu, memory, got, name, requests)
+				}
+				limit, ok := whole.Limits[name]
+				if ok && (limit.MilliValue() < limits || limit.Cmp(whole.Requests[name]) < 0) {
+					t.Errorf("cpu %d, memory %v: the Pod is limited to %s of %s", cpu, memory, &limit, name)
+				}
+				if ok != (name == corev1.ResourceMemory || cpu > 0) {
+					t.Errorf("cpu %d: the Pod has a limit of %s: %t", cpu, name, ok)
+				}
+			}
+		}
+	}
+}
