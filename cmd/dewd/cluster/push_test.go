@@ -56,7 +56,7 @@ var programs = sync.OnceValues(func() (string, error) {
 
 // world is a dewd on the cluster.
 type world struct {
-	*testing.T
+	testing.TB
 	cluster        *kubetest.Cluster
 	namespace      string
 	bin, root, run string
@@ -65,7 +65,13 @@ type world struct {
 	cmd            *exec.Cmd
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
+	return newWorldAt(t, func(kubeconfig string) string { return kubeconfig })
+}
+
+// newWorldAt returns a dewd that uses another kubeconfig file, for example one of a
+// proxy.
+func newWorldAt(t testing.TB, use func(kubeconfig string) string) *world {
 	cluster := kubetest.Open(t)
 	bin, err := programs()
 	if err != nil {
@@ -76,10 +82,10 @@ func newWorld(t *testing.T) *world {
 	host, _, _ := strings.Cut(cluster.Registry, ":")
 	port := testkit.FreePorts(t, 6)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(port+i) }
-	w := &world{T: t, cluster: cluster, namespace: namespace, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), api: at(0), router: at(1)}
+	w := &world{TB: t, cluster: cluster, namespace: namespace, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), api: at(0), router: at(1)}
 	agents := host + ":" + strconv.Itoa(port+5)
 	w.args = []string{
-		"--engine", "kubernetes", "--kubeconfig", login.Kubeconfig, "--namespace", namespace, "--registry", cluster.Registry, "--insecure-registry", cluster.Registry,
+		"--engine", "kubernetes", "--kubeconfig", use(login.Kubeconfig), "--namespace", namespace, "--registry", cluster.Registry, "--insecure-registry", cluster.Registry,
 		"--agent-listen", agents, "--agent-address", agents, "--root", w.root, "--run", w.run, "--listen", at(0), "--router", at(1),
 		"--listen-tls", "off", "--router-tls", "off", "--ssh", at(4), "--tcp-ports", "",
 	}
@@ -165,10 +171,14 @@ func (w *world) push() {
 // answers.
 func (w *world) manifest() string {
 	w.Helper()
-	return testkit.WriteFile(w, filepath.Join(w.TempDir(), "manifest.yml"), `---
+	return testkit.WriteFile(w, filepath.Join(w.TempDir(), "manifest.yml"), w.manifestText())
+}
+
+func (w *world) manifestText() string {
+	return `---
 applications:
 - name: sample
-  path: `+w.bin+`/app
+  path: ` + w.bin + `/app
   stack: debian
   buildpacks: [binary_buildpack]
   command: ./app
@@ -181,7 +191,7 @@ applications:
     process_types: [web]
     command: ./config-server
     memory: 64M
-`)
+`
 }
 
 // A user takes an app with its sidecar from one machine to a cluster: everything works

@@ -92,6 +92,34 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any) er
 	return json.Unmarshal(text, into)
 }
 
+// Watch calls changed for every change in a collection until ctx is done. The state at
+// the beginning counts as changes.
+func (c *Client) Watch(ctx context.Context, path string, changed func(kind string, object json.RawMessage)) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path+"?watch=1", http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	resp, err := (&http.Client{Transport: c.http.Transport}).Do(req) // without a time limit
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return &StatusError{Code: resp.StatusCode, Message: "cannot watch " + path}
+	}
+	for events := json.NewDecoder(resp.Body); ; {
+		var event struct {
+			Type   string
+			Object json.RawMessage
+		}
+		if err := events.Decode(&event); err != nil {
+			return err
+		}
+		changed(event.Type, event.Object)
+	}
+}
+
 // Get reads a resource into a value.
 func (c *Client) Get(t testing.TB, path string, into any) {
 	t.Helper()
