@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -114,18 +116,8 @@ func (s *states) tell(ctx context.Context) error {
 		s.budgets = found
 	}
 	ready, wanted, complete := s.wanted()
-	for id, r := range ready {
-		if s.ready[id] != r {
-			if err := s.setReady(ctx, id, r); err != nil {
-				return err
-			}
-			s.ready[id] = r
-		}
-	}
-	for id := range s.ready {
-		if _, ok := ready[id]; !ok {
-			delete(s.ready, id)
-		}
+	if err := s.tellReady(ctx, ready); err != nil {
+		return err
 	}
 	for process, n := range wanted {
 		if had, ok := s.budgets[process]; !ok || had != n {
@@ -144,6 +136,34 @@ func (s *states) tell(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tellReady sets the conditions of all Pods that changed, some at the same time.
+func (s *states) tellReady(ctx context.Context, ready map[runtime.InstanceID]bool) error {
+	var calls errgroup.Group
+	calls.SetLimit(8)
+	var mu sync.Mutex
+	for id := range s.ready {
+		if _, ok := ready[id]; !ok {
+			delete(s.ready, id)
+		}
+	}
+	told := maps.Clone(s.ready)
+	for id, r := range ready {
+		if told[id] == r {
+			continue
+		}
+		calls.Go(func() error {
+			if err := s.setReady(ctx, id, r); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.ready[id] = r
+			return nil
+		})
+	}
+	return calls.Wait()
 }
 
 // wanted returns which instances are ready, and how many instances of each process must

@@ -128,7 +128,9 @@ func BenchmarkInstances(b *testing.B) {
 		began, callsBefore := time.Now(), calls.Load()
 		w.must("scale", "sample", "-i", strconv.Itoa(n))
 		w.wantRunning(n)
-		took, used := time.Since(began), calls.Load()-callsBefore
+		took := time.Since(began)
+		w.wantReady(n)
+		used := calls.Load() - callsBefore
 		first, err := costOf(w.cmd.Process.Pid)
 		if err != nil {
 			b.Fatal(err)
@@ -143,7 +145,7 @@ func BenchmarkInstances(b *testing.B) {
 		report := func(value float64, unit string) { b.ReportMetric(value, fmt.Sprintf("%d-instances-%s", n, unit)) }
 		report(float64(last.memory)/1e6, "MB")
 		report(float64(last.files), "files")
-		report((last.cpu - first.cpu).Seconds()/quiet.Seconds(), "cores-at-rest")
+		report((last.cpu-first.cpu).Seconds()/quiet.Seconds(), "cores-at-rest")
 		report(float64(calls.Load()-callsBefore)/quiet.Seconds(), "calls/s-at-rest")
 		if n > before {
 			report(took.Seconds(), "start-s")

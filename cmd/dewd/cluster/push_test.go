@@ -70,8 +70,8 @@ func newWorld(t testing.TB) *world {
 }
 
 // newWorldAt returns a dewd that uses another kubeconfig file, for example one of a
-// proxy.
-func newWorldAt(t testing.TB, use func(kubeconfig string) string) *world {
+// proxy, and more flags.
+func newWorldAt(t testing.TB, use func(kubeconfig string) string, flags ...string) *world {
 	cluster := kubetest.Open(t)
 	bin, err := programs()
 	if err != nil {
@@ -89,6 +89,7 @@ func newWorldAt(t testing.TB, use func(kubeconfig string) string) *world {
 		"--agent-listen", agents, "--agent-address", agents, "--root", w.root, "--run", w.run, "--listen", at(0), "--router", at(1),
 		"--listen-tls", "off", "--router-tls", "off", "--ssh", at(4), "--tcp-ports", "",
 	}
+	w.args = append(w.args, flags...)
 	w.start()
 	t.Cleanup(func() {
 		_, _ = w.dew("shutdown", "--apps") // the namespace is deleted in any case
