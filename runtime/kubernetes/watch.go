@@ -116,7 +116,7 @@ func (c *container) podChanged(p *corev1.Pod) {
 	if c.pod != nil && c.pod.UID != p.UID {
 		return
 	}
-	c.pod = p
+	c.pod = small(p)
 	c.broadcast()
 	if c.ctx.Err() != nil || c.stopping.Load() || c.spec.StartedAt.IsZero() {
 		return
@@ -136,6 +136,16 @@ func (c *container) podChanged(p *corev1.Pod) {
 		close(c.removing)
 		c.spawn(func() { c.silentNode(p.DeletionTimestamp.Time) })
 	}
+}
+
+// small returns the part of a Pod that the engine reads later. With many instances the
+// rest would use most of dewd's memory.
+func small(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{}
+	out.Name, out.UID, out.DeletionTimestamp = p.Name, p.UID, p.DeletionTimestamp
+	out.Spec.NodeName = p.Spec.NodeName
+	p.Status.DeepCopyInto(&out.Status)
+	return out
 }
 
 // exitPatience is how long the report of a wrapper can be later than that of

@@ -129,7 +129,7 @@ func BenchmarkInstances(b *testing.B) {
 		w.must("scale", "sample", "-i", strconv.Itoa(n))
 		w.wantRunning(n)
 		took := time.Since(began)
-		w.wantReady(n)
+		w.wantReady(n, instanceReady)
 		used := calls.Load() - callsBefore
 		first, err := costOf(w.cmd.Process.Pid)
 		if err != nil {

@@ -15,8 +15,14 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// podStates returns the nodes of all instances, and how many of them are ready.
-func (w *world) podStates(ctx context.Context) (nodes map[string]int, ready int, err error) {
+// The conditions of Pods: that of Kubernetes, and that of dewd, on which it depends.
+const (
+	podReady      = "Ready"
+	instanceReady = "run.dew/ready"
+)
+
+// podStates returns the nodes of all instances, and how many of them have a condition.
+func (w *world) podStates(ctx context.Context, condition string) (nodes map[string]int, ready int, err error) {
 	var list struct {
 		Items []struct {
 			Metadata struct{ Labels map[string]string }
@@ -34,7 +40,7 @@ func (w *world) podStates(ctx context.Context) (nodes map[string]int, ready int,
 		}
 		nodes[p.Spec.NodeName]++
 		for _, c := range p.Status.Conditions {
-			if c.Type == "Ready" && c.Status == "True" {
+			if c.Type == condition && c.Status == "True" {
 				ready++
 			}
 		}
@@ -42,11 +48,11 @@ func (w *world) podStates(ctx context.Context) (nodes map[string]int, ready int,
 	return nodes, ready, err
 }
 
-// wantReady waits until Kubernetes counts as many instances as ready.
-func (w *world) wantReady(n int) {
+// wantReady waits until as many instances have a condition.
+func (w *world) wantReady(n int, condition string) {
 	w.Helper()
 	testkit.Eventually(w, fmt.Sprintf("%d instances are ready", n), func() error {
-		_, ready, err := w.podStates(w.Context())
+		_, ready, err := w.podStates(w.Context(), condition)
 		if err == nil && ready != n {
 			err = fmt.Errorf("%d are ready", ready)
 		}
@@ -62,7 +68,7 @@ func (w *world) watchReady() func() int {
 	var work sync.WaitGroup
 	work.Go(func() {
 		for ctx.Err() == nil {
-			if _, ready, err := w.podStates(ctx); err == nil {
+			if _, ready, err := w.podStates(ctx, podReady); err == nil {
 				least = min(least, ready)
 			}
 		}
@@ -80,8 +86,8 @@ func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	w.push()
 	w.must("scale", "sample", "-i", "3")
-	w.wantReady(3)
-	nodes, _, err := w.podStates(t.Context())
+	w.wantReady(3, podReady)
+	nodes, _, err := w.podStates(t.Context(), podReady)
 	if err != nil || len(nodes) != 2 {
 		t.Fatalf("instances on %v (%v), want them on two nodes", nodes, err)
 	}
@@ -93,7 +99,7 @@ func TestDrain(t *testing.T) {
 	}
 	stop, least := w.load(), w.watchReady()
 	w.cluster.Drain(t, node)
-	w.wantReady(3)
+	w.wantReady(3, podReady)
 	if n := least(); n < 2 {
 		t.Errorf("only %d instances were ready at one time, want at least 2 of 3", n)
 	}

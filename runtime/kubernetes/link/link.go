@@ -53,7 +53,8 @@ func Serve(ctx context.Context, conn net.Conn, hello Hello, h http.Handler) erro
 	defer stop()
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: pingTimeout, Protocols: onlyHTTP2(), BaseContext: func(net.Listener) context.Context { return ctx },
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: idle, PingTimeout: pingTimeout},
+		// dewd keeps buffers of the size of a frame for each Pod.
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, MaxReadFrameSize: 16 << 10, SendPingTimeout: idle, PingTimeout: pingTimeout},
 	}
 	err = s.Serve(l)
 	_ = conn.Close() // it is closed, or must be
