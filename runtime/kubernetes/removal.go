@@ -81,7 +81,6 @@ func (c *container) awaitRemoval() (r removal) {
 	ctx, cancel := context.WithTimeout(c.ctx, removalPatience)
 	defer cancel()
 	_ = c.await(ctx, func() bool { // without a reason the exit keeps its own cause
-		r = removalOf(c.pod)
 		if r = removalOf(c.pod); r.cause == "" && c.gone != "" {
 			r = removal{runtime.CauseRemoved, "someone deleted it"}
 		}
