@@ -34,6 +34,7 @@ type Container struct {
 	crashed     *time.Time // time of the crash, if its files must be stored
 	deleteErr   error
 	dialErr     error
+	leaving     chan struct{} // closed when the cluster removes it
 }
 
 // proc is one process.
@@ -49,12 +50,15 @@ type proc struct {
 // All fields of Container and proc are guarded by machine.mu.
 
 func newContainer(g *fakeMachine, s runtime.Spec) *Container {
-	c := &Container{machine: g, spec: s, refuse: g.refuse, consumption: runtime.Consumption{Entitled: 1}}
+	c := &Container{machine: g, spec: s, refuse: g.refuse, consumption: runtime.Consumption{Entitled: 1}, leaving: make(chan struct{})}
 	for _, p := range s.Processes {
 		c.procs = append(c.procs, &proc{ProcessSpec: p, ended: make(chan struct{}), ignored: map[syscall.Signal]bool{}})
 	}
 	return c
 }
+
+// Leave says that the cluster removes the container soon.
+func (c *Container) Leave() { close(c.leaving) }
 
 // Spec returns the spec that the instance was started from.
 func (c *Container) Spec() runtime.Spec { return c.spec }

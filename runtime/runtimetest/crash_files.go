@@ -22,6 +22,9 @@ type crashFiles struct {
 	sessions  []*session
 }
 
+// Leaving implements LeavingContainer.Leaving.
+func (h *handle) Leaving() <-chan struct{} { return h.container.leaving }
+
 // KeepFiles implements KeepableContainer.KeepFiles.
 func (h *handle) KeepFiles(crashed time.Time) {
 	h.container.machine.mu.Lock()

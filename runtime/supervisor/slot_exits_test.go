@@ -395,3 +395,31 @@ func TestRemovalIsNotCounted(t *testing.T) {
 		}
 	})
 }
+
+// While the cluster removes an instance, no route leads to it, whatever its checks say.
+func TestRemovalEndsRoutes(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		if st := w.status(p); !st.Ready {
+			t.Fatalf("status = %+v, want ready", st)
+		}
+		c := w.fake.Last()
+		c.Leave()
+		w.pass(time.Second)
+		if st := w.status(p); st.Ready || st.State != runtime.Running {
+			t.Errorf("status = %+v, want running and not ready", st)
+		}
+		w.wantRecords(p, 0)
+		for _, exec := range []string{sideA, main} {
+			c.EndWith(runtime.Exit{Exec: exec, Code: 143, Cause: runtime.CauseRemoved, Detail: "someone evicted it", At: time.Now()})
+		}
+		w.pass(time.Minute)
+		if st := w.status(p); !st.Ready || st.Instance == c.Spec().Instance {
+			t.Errorf("status = %+v, want the next instance", st)
+		}
+		w.wantRecords(p, 1)
+	})
+}
