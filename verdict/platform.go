@@ -38,7 +38,7 @@ func containerLost(f Facts) (Verdict, bool) {
 	return v, true
 }
 
-// removed explains an instance whose Pod was taken away for a reason outside the app.
+// removed explains an instance whose Pod was removed for a reason outside the app.
 func removed(f Facts) (Verdict, bool) {
 	if f.First.Cause != Removed {
 		return Verdict{}, false

@@ -191,7 +191,7 @@ func (c *container) podGone(why removal) {
 	if c.gone != "" {
 		return
 	}
-	if why.cause == "" { // nobody said why before it was gone
+	if why.cause == "" { // Kubernetes did not say why before it was gone
 		why = removal{runtime.CauseRemoved, "someone deleted it"}
 	}
 	c.gone = "Kubernetes removed its Pod: " + why.detail
