@@ -212,7 +212,9 @@ var rows = []row{
 		"Kubernetes removed the Pod of the instance: someone evicted it, for example to drain node one", "Nothing is wrong with the app",
 	},
 	{
-		"evicted for its disk usage", Facts{ProcessType: "web", First: Exit{Code: 137, Cause: DiskFull, Detail: "Usage of EmptyDir volume"}, Disk: Disk{Limit: 64 << 20}}, DiskFull,
+		"evicted for its disk usage",
+		Facts{ProcessType: "web", First: Exit{Code: 137, Cause: DiskFull, Detail: "Usage of EmptyDir volume"}, Disk: Disk{Limit: 64 << 20}},
+		DiskFull,
 		"the instance used more than its 64M disk limit, and Kubernetes stopped it", "disk_quota: 128M",
 	},
 	{"nothing known", web(Exit{Code: -1, Cause: Exited}), Unknown, "web crashed; dew does not know why", "dew logs shop"},
