@@ -44,7 +44,7 @@ func (s *Supervisor) ExecCrashed(ctx context.Context, id runtime.InstanceID, sid
 
 // keepFiles makes the deletion of a crashed instance store its files.
 func keepFiles(in *Instance) {
-	if k, ok := in.container.(runtime.KeepableContainer); ok {
+	if k, ok := in.container.(runtime.KeepableContainer); ok && in.record.First.Cause.Counts() {
 		k.KeepFiles(in.record.CrashedAt)
 	}
 }

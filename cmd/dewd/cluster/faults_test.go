@@ -123,8 +123,8 @@ func (w *faultWorld) killProcess(text, other string) {
 		for _, file := range files {
 			b, err := os.ReadFile(file)
 			line := string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))
-			if err != nil || !strings.Contains(line, text) || !strings.Contains(line, other) || strings.Contains(line, "dew-init") || strings.Contains(line, "until [") {
-				continue // it has exited, is another one, or is a parent of it
+			if err != nil || !strings.Contains(line, text) || !strings.Contains(line, other) || strings.HasPrefix(line, "/.dew/bin/dew-init") || strings.Contains(line, "until [") {
+				continue // it has exited, is another one, or has not become the process yet
 			}
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			if err != nil {
@@ -213,7 +213,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d faults; to repeat them: DEW_K8STEST_SEED=%d", count, seed)
-	w := &faultWorld{world: newWorldAt(t, func(kubeconfig string) string { return kubeconfig }, "--backoff-first", "10ms", "--backoff-max", "100ms", "--crash-records", "100000")}
+	w := &faultWorld{world: newWorldAt(t, func(kubeconfig string) string { return kubeconfig }, "--backoff-first", "10ms", "--backoff-max", "100ms", "--crash-records", "10000")}
 	dir := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, "count.sh"), counter)
 	testkit.WriteFile(t, filepath.Join(dir, "manifest.yml"), `---
