@@ -51,18 +51,19 @@ type container struct {
 	stopping atomic.Bool
 	crashed  atomic.Pointer[time.Time] // time of the crash, if its files must be stored
 
-	mu       sync.Mutex // guards the fields below
-	changed  chan struct{}
-	link     *link.Client // nil while the agent is not connected
-	frames   *link.Frames // to the agent, nil while dewd is not attached
-	pod      *corev1.Pod  // the last state that Kubernetes reported; nil before the first
-	gone     string       // why the Pod no longer exists
-	leaving  bool         // someone else is deleting the Pod
-	left     int          // processes whose exit is not reported
-	syncs    map[uint64]chan struct{}
-	lastSync uint64
-	sessions map[*session]bool
-	released bool // the daemon has released the instance
+	mu         sync.Mutex // guards the fields below
+	changed    chan struct{}
+	link       *link.Client // nil while the agent is not connected
+	frames     *link.Frames // to the agent, nil while dewd is not attached
+	pod        *corev1.Pod  // the last state that Kubernetes reported; nil before the first
+	gone       string       // why the Pod no longer exists
+	leaving    bool         // someone else is deleting the Pod
+	explaining bool         // explainStop runs or has run
+	left       int          // processes whose exit is not reported
+	syncs      map[uint64]chan struct{}
+	lastSync   uint64
+	sessions   map[*session]bool
+	released   bool // the daemon has released the instance
 }
 
 // proc is one process of a Pod.
@@ -75,8 +76,9 @@ type proc struct {
 	reaped chan struct{} // closed when the process has left nothing behind
 
 	// Guarded by container.mu:
-	exited   bool // its exit is reported
-	paused   bool // no more of its output is wanted
+	exited   bool          // its exit is reported
+	stopped  *runtime.Exit // its exit, if Kubernetes told the container to stop
+	paused   bool          // no more of its output is wanted
 	finished *link.Finished
 	ended    bool // its output is being read to its end
 	usage    *link.Usage

@@ -226,8 +226,13 @@ func (c *container) exited(x link.Exit) {
 		switch {
 		case p.Exec != x.Exec:
 		case x.Terminated && !c.stopping.Load():
+			d := p.describe(x)
 			c.mu.Lock()
-			c.spawn(func() { c.report(p, c.awaitRemoval().apply(p.describe(x))) })
+			if p.stopped = &d; !c.explaining {
+				c.explaining = true
+				c.spawn(c.explainStop)
+			}
+			c.broadcast()
 			c.mu.Unlock()
 		default:
 			c.report(p, p.describe(x))

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,29 @@ func (c *container) awaitRemoval() (r removal) {
 		return r.cause != ""
 	})
 	return r
+}
+
+// explainStop reports the exits of a Pod that Kubernetes stops, when it is known why. It
+// reports main first, because the removal is about the whole instance.
+func (c *container) explainStop() {
+	r := c.awaitRemoval()
+	ctx, cancel := context.WithTimeout(c.ctx, c.e.cfg.GracePeriod+exitPatience)
+	defer cancel()
+	_ = c.await(ctx, func() bool { // at the end of the time the exits so far are reported
+		return !slices.ContainsFunc(c.procs, func(p *proc) bool { return !p.exited && p.stopped == nil })
+	})
+	c.mu.Lock()
+	c.explaining = false // an exit that comes later starts it again
+	var all []*proc
+	for _, p := range c.procs {
+		if p.stopped != nil && !p.exited {
+			all = append(all, p)
+		}
+	}
+	c.mu.Unlock()
+	for _, p := range all {
+		c.report(p, r.apply(*p.stopped))
+	}
 }
 
 // silentNode reports the exits of a Pod that Kubernetes has given up. Its node does not

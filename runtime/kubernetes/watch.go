@@ -210,15 +210,21 @@ func (c *container) podGone(why removal) {
 func (c *container) loseAll(why removal) {
 	for _, p := range c.procs {
 		c.abandonOutput(p)
-		if !p.exited {
-			c.spawn(func() {
-				c.report(p, why.apply(runtime.Exit{
+	}
+	c.spawn(func() {
+		for _, p := range c.procs {
+			c.mu.Lock()
+			x := p.stopped
+			c.mu.Unlock()
+			if x == nil {
+				x = &runtime.Exit{
 					Exec: p.Exec, Name: p.Name, Source: p.Source, Code: -1, At: time.Now(), Cause: runtime.CauseRuntimeLost,
 					Memory: runtime.Memory{Limit: p.Memory},
-				}))
-			})
+				}
+			}
+			c.report(p, why.apply(*x))
 		}
-	}
+	})
 }
 
 // abandonOutput reads the output that is here to its end: no more will come. The caller
