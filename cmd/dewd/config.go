@@ -139,7 +139,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.Cluster.Registry, "registry", "Registry and folder for the images of Pods, `host/folder`: dewd pushes to it, and the nodes pull from it"),
 		text(&c.Cluster.PullSecret, "pull-secret", "Secret `name` with which the nodes log in to --registry"),
 		text(&c.Cluster.AgentListen, "agent-listen", "Listen `address` for the agents in Pods"),
-		text(&c.Cluster.AgentAddress, "agent-address", "Address of --agent-listen for Pods, `host:port`"),
+		text(&c.Cluster.AgentAddress, "agent-address", "Address of --agent-listen for Pods, `host:port` (default in the cluster: that of the Service dewd-agents)"),
 	}, c.Outbound.flags()...)
 }
 
@@ -462,10 +462,10 @@ func command(c *config, fn func(*cli.Context, config) error) cli.ActionFunc {
 }
 
 // machineMemory returns the bytes of memory of this machine that the placement check
-// compares with, or 0 for no check.
+// compares with, or 0 for no check. In a cluster, Kubernetes chooses the machine.
 func (c *config) machineMemory() int64 {
 	var info unix.Sysinfo_t
-	if c.PlacementCheck == "off" || unix.Sysinfo(&info) != nil {
+	if c.PlacementCheck == "off" || c.Cluster.Used() || unix.Sysinfo(&info) != nil {
 		return 0
 	}
 	return int64(info.Totalram) * int64(info.Unit)

@@ -108,12 +108,16 @@ func (s *Store) push(ctx context.Context, image string, layers func() ([]v1.Laye
 	return nil
 }
 
-func (s *Store) pushNew(ctx context.Context, image string, layers func() ([]v1.Layer, error)) error {
-	var options []name.Option
+// options returns how to read names of images.
+func (s *Store) options() []name.Option {
 	if s.Insecure {
-		options = append(options, name.Insecure)
+		return []name.Option{name.Insecure}
 	}
-	ref, err := name.ParseReference(image, options...)
+	return nil
+}
+
+func (s *Store) pushNew(ctx context.Context, image string, layers func() ([]v1.Layer, error)) error {
+	ref, err := name.ParseReference(image, s.options()...)
 	if err != nil {
 		return err
 	}
