@@ -98,6 +98,9 @@ type ImageSource struct {
 // Options says where stacks are stored, and which user apps run as.
 type Options struct {
 	Host HostOptions
+	// NoHost says that instances run on other machines, so the machine's own stack does
+	// not exist.
+	NoHost bool
 	// Dir is the folder of trees. If it is empty, only the machine's own stack exists.
 	Dir   string
 	Space func() error // fails when the disk is almost full; nil: no check
@@ -200,6 +203,9 @@ var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // Check refuses a stack that an app cannot use. The error lists the usable ones.
 func (s *Stacks) Check(name string) error {
 	if Check(name) == nil {
+		if s.o.NoHost {
+			return s.noHost()
+		}
 		return nil
 	}
 	k, err := s.ByName(name)
@@ -224,23 +230,44 @@ func notReady(k Record) error {
 
 // unknown returns the error for an unknown stack, with a list of the existing ones.
 func (s *Stacks) unknown(name string) error {
-	all, err := s.All()
+	names, err := s.ready()
 	if err != nil {
 		return err
 	}
-	var names []string
+	if len(names) == 0 {
+		return fmt.Errorf("stack '%s' does not exist (add it with 'dew stack add')", name)
+	}
+	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+}
+
+// noHost returns the error for an app that has no stack, if the machine's own stack does
+// not exist.
+func (s *Stacks) noHost() error {
+	names, err := s.ready()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return errors.New("apps in a cluster need a stack, and there is none: add one with 'dew stack add', then push the app with -s")
+	}
+	return fmt.Errorf("apps in a cluster need a stack: push the app with -s and %s, or set stack: in its manifest", strings.Join(names, " or "))
+}
+
+// ready returns the names of the usable stacks, in quotes.
+func (s *Stacks) ready() (names []string, err error) {
+	all, err := s.All()
 	for _, k := range all {
 		if k.State == StateReady {
 			names = append(names, "'"+k.Name+"'")
 		}
 	}
-	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+	return names, err
 }
 
 // Get finds a stack. The stacks of Cloud Foundry are aliases of the default stack, so
 // that a manifest with one of them runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
-	if Check(name) == nil {
+	if Check(name) == nil && !s.o.NoHost {
 		return s.fromHost()
 	}
 	if digest, ok := strings.CutPrefix(name, ImagePrefix); ok {
@@ -258,9 +285,9 @@ func (s *Stacks) Get(name string) (Stack, error) {
 
 // All returns all stacks, the machine's own first, then by name.
 func (s *Stacks) All() ([]Record, error) {
-	own, err := s.own()
+	first, err := s.own()
 	if err != nil || s.stacks == nil {
-		return []Record{own}, err
+		return first, err
 	}
 	all, err := s.stacks.All()
 	if err != nil {
@@ -270,13 +297,13 @@ func (s *Stacks) All() ([]Record, error) {
 		all[i] = s.withProgress(all[i])
 	}
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
-	return append([]Record{own}, all...), nil
+	return append(first, all...), nil
 }
 
 // ByGUID returns the stack with a guid, or ErrNotFound.
 func (s *Stacks) ByGUID(guid string) (Record, error) {
-	if guid == GUID(Default) {
-		return s.own()
+	if own, err := s.own(); guid == GUID(Default) && len(own) > 0 {
+		return own[0], err
 	}
 	if s.stacks == nil {
 		return Record{}, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
@@ -291,13 +318,16 @@ func (s *Stacks) ByGUID(guid string) (Record, error) {
 	return s.withProgress(k), nil
 }
 
-// own returns the record of the machine's stack.
-func (s *Stacks) own() (Record, error) {
+// own returns the record of the machine's stack, if it exists.
+func (s *Stacks) own() ([]Record, error) {
+	if s.o.NoHost {
+		return nil, nil
+	}
 	st, err := s.fromHost()
-	return Record{
+	return []Record{{
 		GUID: GUID(Default), Name: Default, Kind: KindHost, State: StateReady, ID: st.ID,
 		Description: "The system of this machine, read-only",
-	}, err
+	}}, err
 }
 
 // ByName returns the stack with a name, or ErrNotFound.
