@@ -136,7 +136,7 @@ type Permission struct {
 
 // Daemon are the permissions of dewd. The Role in the manifests has the same.
 var Daemon = []Permission{
-	{"", "pods", "", []string{"create", "delete", "get", "list", "patch", "watch"}},
+	{"", "pods", "", []string{"create", "delete", "list", "patch", "watch"}},
 	{"", "secrets", "", []string{"create"}},
 	{"", "secrets", "dew-agent", []string{"update"}},
 	{"coordination.k8s.io", "leases", "", []string{"create"}},
@@ -147,6 +147,7 @@ var Daemon = []Permission{
 // Kubernetes lets nobody grant permissions that he does not have.
 var installer = []Permission{
 	{"", "namespaces", "", []string{"create", "get"}},
+	{"", "pods", "", []string{"get"}},
 	{"", "serviceaccounts", "", []string{"create", "patch"}},
 	{"", "services", "", []string{"create", "patch"}},
 	{"apps", "statefulsets", "", []string{"create", "get", "patch"}},
