@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -34,5 +35,36 @@ func TestStacksSeeInstalledPackages(t *testing.T) {
 	}
 	if now := id(); now == first {
 		t.Errorf("ruby was installed: the stack is still %s", now)
+	}
+}
+
+// In a cluster, the machine's own stack does not exist. The error says what to do.
+func TestNoHost(t *testing.T) {
+	s, err := Open(openDB(t, filepath.Join(t.TempDir(), "dew.db")), Options{Host: HostOptions{Root: t.TempDir()}, NoHost: true, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.All(); err != nil || len(all) != 0 {
+		t.Errorf("stacks = %v, %v, want none", all, err)
+	}
+	if _, err := s.ByGUID(GUID(Default)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("error = %v, want that it does not exist", err)
+	}
+	for _, name := range []string{"", "host", "cflinuxfs4"} {
+		if _, err := s.Get(name); err == nil || !strings.Contains(err.Error(), "need a stack, and there is none: add one with 'dew stack add'") {
+			t.Errorf("stack %q: error = %v, want what to do", name, err)
+		}
+	}
+	if err := s.stacks.Put("g", Record{GUID: "g", Name: "debian", State: StateReady}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(""); err == nil || !strings.Contains(err.Error(), "push the app with -s and 'debian'") {
+		t.Errorf("error = %v, want the stack that exists", err)
+	}
+	if err := s.Check(""); err != nil {
+		t.Errorf("a buildpack for all stacks: %v", err)
+	}
+	if err := s.collect(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

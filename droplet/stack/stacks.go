@@ -203,7 +203,7 @@ var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // Check refuses a stack that an app cannot use. The error lists the usable ones.
 func (s *Stacks) Check(name string) error {
 	if Check(name) == nil {
-		if s.o.NoHost {
+		if s.o.NoHost && name != "" { // a buildpack without a stack works on every stack
 			return s.noHost()
 		}
 		return nil
@@ -267,7 +267,10 @@ func (s *Stacks) ready() (names []string, err error) {
 // Get finds a stack. The stacks of Cloud Foundry are aliases of the default stack, so
 // that a manifest with one of them runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
-	if Check(name) == nil && !s.o.NoHost {
+	if Check(name) == nil && s.o.NoHost {
+		return Stack{}, s.noHost()
+	}
+	if Check(name) == nil {
 		return s.fromHost()
 	}
 	if digest, ok := strings.CutPrefix(name, ImagePrefix); ok {

@@ -28,7 +28,7 @@ func (c Cluster) Uninstall(ctx context.Context, namespace string, keepData bool)
 		return err
 	}
 	c.Say("Stopping dewd")
-	// Without dewd, nobody creates new instances.
+	// dewd must not create new instances.
 	if err := c.delete(ctx, daemonSet(namespace)); err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func describe(holder string) string {
 
 func holderOf(found *coordinationv1.Lease) string { return ptr.Deref(found.Spec.HolderIdentity, "") }
 
-// take takes the Lease if nobody else holds it. Otherwise it returns the Lease of the
+// take takes the Lease if no other dewd holds it. Otherwise it returns the Lease of the
 // other holder.
 func (l *Lease) take(ctx context.Context) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -144,7 +144,7 @@ var Daemon = []Permission{
 }
 
 // installer are the permissions of the user who installs dewd, besides those of dewd:
-// Kubernetes lets nobody grant permissions that he does not have.
+// Kubernetes lets users grant only permissions that they have.
 var installer = []Permission{
 	{"", "namespaces", "", []string{"create", "get"}},
 	{"", "pods", "", []string{"get"}},
