@@ -144,7 +144,7 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	}
 	if at := secureAPI(ctx, s); at != "" && strings.HasPrefix(v.API, "http:") {
 		v.API = at
-	} else if s.TLS != nil && s.TLS.CA != "" && at == "" {
+	} else if s.TLS != nil && s.TLS.CA != "" && at == "" && !inPod() {
 		w.Out.Warn("cf api uses no TLS, because this machine does not trust the CA of dew: run sudo dew trust, then dew credentials again")
 	}
 	if w.Out.JSON {
@@ -164,6 +164,10 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	fmt.Fprintf(w.Out.Out, "cf api %s\n%s\n", ShellWord(v.API), strings.Join(line, " "))
 	return nil
 }
+
+// inPod reports whether dew runs in the Pod of dewd. Users reach its API through
+// kubectl port-forward, which is encrypted.
+func inPod() bool { return os.Getenv("DEW_POD_UID") != "" }
 
 // ShellWord is the text as one word of a shell.
 func ShellWord(text string) string {

@@ -35,7 +35,7 @@ func run(c *cli.Context, cfg config) (err error) {
 	}
 	err = d.serve(ctx,
 		d.sup.Run,
-		d.keepEngine,
+		func(ctx context.Context) error { return keepEngine(ctx, d) },
 		d.supervise,
 		d.builds.Run,
 		d.serveServices,
@@ -140,7 +140,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 
 // keepEngine watches over what the engine needs. In a cluster it returns an error if
 // another dewd has taken the namespace.
-func (d *daemon) keepEngine(ctx context.Context) error {
+func keepEngine(ctx context.Context, d *daemon) error {
 	if d.fence != nil {
 		return infrastructure(d.fence(ctx))
 	}

@@ -205,7 +205,7 @@ func TestInstall(t *testing.T) {
 	if out, err := i.get("sample", "/config"); err != nil {
 		t.Fatalf("the app does not answer through its sidecar: %v %s", err, out)
 	}
-	i.must("ssh", "sample", "-c", `for p in /proc/[0-9]*; do if [ "$(tr '\0' ' ' <$p/cmdline)" = "./config-server " ]; then kill -9 ${p#/proc/}; fi; done`)
+	i.kubectl("exec", "dewd-0", "--", "dew", "ssh", "sample", "-c", `for p in /proc/[0-9]*; do if [ "$(tr '\0' ' ' <$p/cmdline)" = "./config-server " ]; then kill -9 ${p#/proc/}; fi; done`)
 	testkit.Eventually(t, "the crash is recorded", func() error {
 		out, err := i.dew("app", "sample")
 		if err == nil && !strings.Contains(out, "sidecar config-server ended with status 137") {
