@@ -49,7 +49,7 @@ func Flags() []cli.Flag {
 		command.BoolFlag("load-balancer", "Create a Service of type LoadBalancer for app routes, the API and SSH"),
 		&cli.StringFlag{Name: "storage-class", Usage: "StorageClass `name` of the volume of dewd (default: the default one of the cluster)"},
 		&cli.StringFlag{Name: "storage-size", Value: "10Gi", Usage: "`Size` of the volume of dewd"},
-		&cli.StringSliceFlag{Name: "set", Usage: "Set a flag of dewd, `FLAG=VALUE`, such as log-retention=1G; can be repeated"},
+		&cli.GenericFlag{Name: "set", Value: &list{}, Usage: "Set a flag of dewd, `FLAG=VALUE`, such as log-retention=1G; can be repeated"},
 		&cli.StringFlag{Name: "image", Usage: "Existing `image` of dewd (default: install pushes one with the programs of this machine)"},
 		&cli.StringFlag{Name: "kubeconfig", Usage: "Kubeconfig `file` of the cluster (default: as for kubectl, KUBECONFIG or ~/.kube/config)"},
 		&cli.StringFlag{Name: "context", Usage: "Context `name` in the kubeconfig file (default: the current one)"},
@@ -64,14 +64,30 @@ func Flags() []cli.Flag {
 
 // Read returns the flags of a command line.
 func Read(c *cli.Context) Options {
-	return Options{
+	set, _ := c.Generic("set").(*list)
+	o := Options{
 		Kubeconfig: c.String("kubeconfig"), Context: c.String("context"), Namespace: c.String("namespace"),
 		Registry: c.String("registry"), RegistryConfig: c.String("registry-config"), PullSecret: c.String("pull-secret"), Image: c.String("image"),
-		Domain: c.String("domain"), StorageClass: c.String("storage-class"), StorageSize: c.String("storage-size"), Set: c.StringSlice("set"),
+		Domain: c.String("domain"), StorageClass: c.String("storage-class"), StorageSize: c.String("storage-size"),
 		Insecure: c.Bool("insecure-registry"), LoadBalancer: c.Bool("load-balancer"), DryRun: c.Bool("dry-run"), KeepData: c.Bool("keep-data"),
 		SkipChecks: c.Bool("skip-checks"), Force: c.Bool("f"), JSON: c.Bool("json"), Timeout: c.Duration("timeout"),
 	}
+	if set != nil {
+		o.Set = *set
+	}
+	return o
 }
+
+// list is the values of a flag that can be repeated. A value can contain commas.
+type list []string
+
+// Set adds a value.
+func (l *list) Set(v string) error {
+	*l = append(*l, v)
+	return nil
+}
+
+func (l *list) String() string { return strings.Join(*l, " ") }
 
 // args returns the arguments of dewd for an action.
 func (o Options) args(action string) []string {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,6 @@ import (
 type installed struct {
 	*world
 	cluster   *kubetest.Cluster
-	namespace string
 	flags     []string // of dew kubernetes
 	forwarder *exec.Cmd
 }
@@ -40,8 +40,8 @@ func newInstalled(t *testing.T) *installed {
 		t.Fatal(err)
 	}
 	i := &installed{
-		world:   &world{T: t, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t)},
-		cluster: cluster, namespace: "test-" + strings.ToLower(filepath.Base(t.TempDir())) + strconv.Itoa(os.Getpid()),
+		world:   &world{T: t, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), namespace: "test-" + strings.ToLower(rand.Text()[:8])},
+		cluster: cluster,
 	}
 	i.flags = []string{
 		"--namespace", i.namespace, "--registry", cluster.Registry, "--insecure-registry", "--storage-class", i.namespace, "--timeout", "3m",

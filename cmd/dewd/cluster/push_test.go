@@ -80,6 +80,8 @@ type world struct {
 	args           []string
 	api, router    string
 	cmd            *exec.Cmd
+	namespace      string
+	said           transcript // the log of dewd
 }
 
 func newWorld(t *testing.T) *world {
@@ -93,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	host, _, _ := strings.Cut(cluster.Registry, ":")
 	port := testkit.FreePorts(t, 6)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(port+i) }
-	w := &world{T: t, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), api: at(0), router: at(1)}
+	w := &world{T: t, bin: bin, root: t.TempDir(), run: testkit.ShortDir(t), api: at(0), router: at(1), namespace: namespace}
 	agents := host + ":" + strconv.Itoa(port+5)
 	w.args = []string{
 		"--engine", "kubernetes", "--kubeconfig", login.Kubeconfig, "--namespace", namespace, "--registry", cluster.Registry, "--insecure-registry", cluster.Registry,
@@ -114,7 +116,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() {
 	w.Helper()
 	w.cmd = exec.Command(filepath.Join(w.bin, "dewd"), w.args...)
-	w.cmd.Stderr = w.Output()
+	w.cmd.Stderr = io.MultiWriter(w.Output(), &w.said)
 	if err := w.cmd.Start(); err != nil {
 		w.Fatal(err)
 	}

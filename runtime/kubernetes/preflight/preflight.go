@@ -4,6 +4,7 @@ package preflight
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,59 +61,50 @@ func Failed(found []v3.Finding) bool {
 	return slices.ContainsFunc(found, func(f v3.Finding) bool { return f.Level == levelFail })
 }
 
-// Examine runs all checks. Without an answer of the cluster, it runs only the first.
+// check is one check of the cluster.
+type check struct {
+	name string
+	run  func(context.Context) v3.Finding
+}
+
+// Examine runs all checks. If the cluster does not answer, it returns only that.
 func (s Subject) Examine(ctx context.Context) []v3.Finding {
-	checks := []struct {
-		name string
-		run  func(context.Context) v3.Finding
-	}{
-		{"cluster", s.checkVersion}, {"permissions", s.checkPermissions}, {"namespace", s.checkNamespace},
-	}
+	checks := []check{{"permissions", s.checkPermissions}, {"namespace", s.checkNamespace}}
 	if s.Install {
-		checks = append(checks, []struct {
-			name string
-			run  func(context.Context) v3.Finding
-		}{{"storage", s.checkStorage}, {"nodes", s.checkNodes}, {"network policy", s.checkNetwork}}...)
+		checks = append(checks, check{"storage", s.checkStorage}, check{"nodes", s.checkNodes}, check{"network policy", s.checkNetwork})
 	}
 	if s.Registry != nil {
-		checks = append(checks, struct {
-			name string
-			run  func(context.Context) v3.Finding
-		}{"registry", s.checkRegistry})
+		checks = append(checks, check{"registry", s.checkRegistry})
 	}
-	var out []v3.Finding
+	first, answers := s.checkVersion(ctx)
+	first.Name = "cluster"
+	out := []v3.Finding{first}
+	if !answers {
+		return out
+	}
 	for _, c := range checks {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		f := c.run(bounded)
 		cancel()
 		f.Name = c.name
 		out = append(out, f)
-		if c.name == "cluster" && f.Level == levelFail && s.Server != "" && strings.Contains(f.What, "does not answer") {
-			break
-		}
 	}
 	return out
 }
 
-func (s Subject) checkVersion(ctx context.Context) v3.Finding {
-	v := make(chan *version.Info, 1)
-	failed := make(chan error, 1)
-	go func() { // the call has no context
-		info, err := s.Client.Discovery().ServerVersion()
-		if err != nil {
-			failed <- err
-			return
-		}
-		v <- info
-	}()
-	select {
-	case info := <-v:
-		return versionRule(info.Major, info.Minor, s.Server)
-	case err := <-failed:
-		return bad(fmt.Sprintf("the cluster does not answer at %s: %v", s.Server, err), "check the address and the login in the kubeconfig file: kubectl cluster-info")
-	case <-ctx.Done():
-		return bad("the cluster does not answer at "+s.Server, "check the address in the kubeconfig file, and that this machine reaches it")
+// checkVersion checks the version of the cluster, and reports whether the cluster answers.
+func (s Subject) checkVersion(ctx context.Context) (v3.Finding, bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var info version.Info
+	data, err := s.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err == nil {
+		err = json.Unmarshal(data, &info)
 	}
+	if err != nil {
+		return bad(fmt.Sprintf("the cluster does not answer at %s: %v", s.Server, err), "check the address and the login in the kubeconfig file: kubectl cluster-info"), false
+	}
+	return versionRule(info.Major, info.Minor, s.Server), true
 }
 
 // versionRule checks the version of the cluster. A provider can add a plus sign.
