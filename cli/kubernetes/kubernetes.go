@@ -93,8 +93,16 @@ func (l *list) String() string { return strings.Join(*l, " ") }
 func (o Options) args(action string) []string {
 	out := []string{"kubernetes"}
 	for _, f := range [][2]string{
-		{"kubeconfig", o.Kubeconfig}, {"context", o.Context}, {"namespace", o.Namespace}, {"registry", o.Registry}, {"registry-config", o.RegistryConfig},
-		{"pull-secret", o.PullSecret}, {"image", o.Image}, {"domain", o.Domain}, {"storage-class", o.StorageClass}, {"storage-size", o.StorageSize},
+		{"kubeconfig", o.Kubeconfig},
+		{"context", o.Context},
+		{"namespace", o.Namespace},
+		{"registry", o.Registry},
+		{"registry-config", o.RegistryConfig},
+		{"pull-secret", o.PullSecret},
+		{"image", o.Image},
+		{"domain", o.Domain},
+		{"storage-class", o.StorageClass},
+		{"storage-size", o.StorageSize},
 	} {
 		if f[1] != "" {
 			out = append(out, "--"+f[0]+"="+f[1])
@@ -104,8 +112,13 @@ func (o Options) args(action string) []string {
 		name string
 		set  bool
 	}{
-		{"insecure-registry", o.Insecure}, {"load-balancer", o.LoadBalancer}, {"dry-run", o.DryRun}, {"keep-data", o.KeepData},
-		{"skip-checks", o.SkipChecks}, {"force", o.Force}, {"json", o.JSON},
+		{"insecure-registry", o.Insecure},
+		{"load-balancer", o.LoadBalancer},
+		{"dry-run", o.DryRun},
+		{"keep-data", o.KeepData},
+		{"skip-checks", o.SkipChecks},
+		{"force", o.Force},
+		{"json", o.JSON},
 	} {
 		if f.set {
 			out = append(out, "--"+f.name)
