@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/runtime/kubernetes/kubetest"
 )
 
-// A user without permissions is told what is missing, and nothing is created.
+// A user without permissions sees which ones are missing, and nothing is created.
 func TestCheck(t *testing.T) {
 	i := newInstalled(t)
 	namespace := i.cluster.Namespace(t, nil)
@@ -77,7 +77,7 @@ func TestInstallRepairs(t *testing.T) {
 	}
 }
 
-// The API server accepts the manifests for what the test cluster does not have: load
+// The API server accepts the manifests for objects that have no effect in the test cluster: load
 // balancers and Ingresses.
 func TestManifestsAreValid(t *testing.T) {
 	i := newInstalled(t)
