@@ -47,10 +47,10 @@ func newInstalled(t *testing.T) *installed {
 		"--namespace", i.namespace, "--registry", cluster.Registry, "--insecure-registry", "--storage-class", i.namespace, "--timeout", "3m",
 	}
 	i.volume()
+	ctx, name := context.WithoutCancel(t.Context()), i.namespace
 	t.Cleanup(func() {
 		i.unforward()
-		ctx := context.WithoutCancel(t.Context())
-		if err := cluster.Do(ctx, http.MethodDelete, "/api/v1/namespaces/"+i.namespace, nil, nil); err != nil && !kubetest.IsCode(err, http.StatusNotFound) {
+		if err := cluster.Do(ctx, http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil); err != nil && !kubetest.IsCode(err, http.StatusNotFound) {
 			t.Error(err)
 		}
 	})
@@ -71,9 +71,9 @@ func (i *installed) volume() {
 			"persistentVolumeReclaimPolicy": "Retain", "hostPath": kubetest.Object{"path": dir},
 		},
 	})
-	ctx := context.WithoutCancel(i.Context())
+	ctx, name := context.WithoutCancel(i.Context()), i.namespace
 	i.Cleanup(func() {
-		if err := i.cluster.Do(ctx, http.MethodDelete, "/api/v1/persistentvolumes/"+i.namespace, nil, nil); err != nil {
+		if err := i.cluster.Do(ctx, http.MethodDelete, "/api/v1/persistentvolumes/"+name, nil, nil); err != nil {
 			i.Error(err)
 		}
 	})
