@@ -22,6 +22,9 @@ import (
 // Default is the stack of apps that name none.
 const Default = "host"
 
+// ClusterDefault is the name of the default stack if the machine's own stack does not exist.
+const ClusterDefault = "debian"
+
 // packageDB changes whenever a package is installed on a Debian machine.
 const packageDB = "/var/lib/dpkg/status"
 
@@ -72,6 +75,9 @@ type Record struct {
 
 	Tree      []string `json:"tree,omitempty"` // sha256 of its layers
 	Requested *Source  `json:"wish,omitempty"` // what to create (nil after that)
+	// Default says that apps use it that name no stack, or one of Cloud Foundry's. It is
+	// not stored.
+	Default bool `json:"-"`
 }
 
 // Source is the origin of a new stack: one of these.
@@ -204,7 +210,7 @@ var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 func (s *Stacks) Check(name string) error {
 	if Check(name) == nil {
 		if s.o.NoHost && name != "" { // a buildpack without a stack works on every stack
-			return s.noHost()
+			return s.checkDefault()
 		}
 		return nil
 	}
@@ -240,17 +246,32 @@ func (s *Stacks) unknown(name string) error {
 	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
 }
 
-// noHost returns the error for an app that has no stack, if the machine's own stack does
-// not exist.
-func (s *Stacks) noHost() error {
+// DefaultName returns the name of the stack of apps that name none.
+func (s *Stacks) DefaultName() string {
+	if s.o.NoHost {
+		return ClusterDefault
+	}
+	return Default
+}
+
+// checkDefault refuses the default stack if it is not the machine's own, and was not added.
+func (s *Stacks) checkDefault() error {
+	k, err := s.ByName(ClusterDefault)
+	if err == nil {
+		return notReady(k)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
 	names, err := s.ready()
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		return errors.New("apps in a cluster need a stack, and there is none: add one with 'dew stack add', then push the app with -s")
+	other := ""
+	if len(names) > 0 {
+		other = ", or push the app with -s and " + strings.Join(names, " or ")
 	}
-	return fmt.Errorf("apps in a cluster need a stack: push the app with -s and %s, or set stack: in its manifest", strings.Join(names, " or "))
+	return fmt.Errorf("the stack '%s' does not exist, which apps in a cluster use by default: add it with 'dew stack add %s --image docker.io/library/debian:12'%s", ClusterDefault, ClusterDefault, other)
 }
 
 // ready returns the names of the usable stacks, in quotes.
@@ -268,7 +289,10 @@ func (s *Stacks) ready() (names []string, err error) {
 // that a manifest with one of them runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
 	if Check(name) == nil && s.o.NoHost {
-		return Stack{}, s.noHost()
+		if err := s.checkDefault(); err != nil {
+			return Stack{}, err
+		}
+		name = ClusterDefault
 	}
 	if Check(name) == nil {
 		return s.fromHost()
@@ -298,6 +322,7 @@ func (s *Stacks) All() ([]Record, error) {
 	}
 	for i := range all {
 		all[i] = s.withProgress(all[i])
+		all[i].Default = all[i].Name == s.DefaultName()
 	}
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
 	return append(first, all...), nil
@@ -318,6 +343,7 @@ func (s *Stacks) ByGUID(guid string) (Record, error) {
 	if err != nil {
 		return k, fmt.Errorf("cannot read stack %s: %w", guid, err)
 	}
+	k.Default = k.Name == s.DefaultName()
 	return s.withProgress(k), nil
 }
 
@@ -329,7 +355,7 @@ func (s *Stacks) own() ([]Record, error) {
 	st, err := s.fromHost()
 	return []Record{{
 		GUID: GUID(Default), Name: Default, Kind: KindHost, State: StateReady, ID: st.ID,
-		Description: "The system of this machine, read-only",
+		Description: "The system of this machine, read-only", Default: true,
 	}}, err
 }
 

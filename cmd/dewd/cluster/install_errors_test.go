@@ -67,13 +67,38 @@ func TestInstallRepairs(t *testing.T) {
 	}
 	i.flags[len(i.flags)-1] = "3m"
 	i.install()
-	i.forward()
-	i.must("status")
+	password := func() string { return i.kubectl("exec", "dewd-0", "--", "dew", "credentials") }
+	first := password()
 	if out, err := i.kubernetes("uninstall", "-f", "--keep-data"); err != nil || !strings.Contains(out, "root-dewd-0") {
 		t.Errorf("uninstall: %v\n%s", err, out)
 	}
 	if left := strings.Fields(i.kubectl("get", "pods,services,statefulsets,roles,rolebindings,secrets,leases,persistentvolumeclaims", "-o", "name")); len(left) != 1 || left[0] != "persistentvolumeclaim/root-dewd-0" {
 		t.Errorf("left = %v, want only the volume", left)
+	}
+	// The next installation has the same data.
+	i.install()
+	if next := password(); next != first {
+		t.Errorf("the login changed from %q to %q", first, next)
+	}
+}
+
+// In a namespace that someone else created, dew changes and deletes only its own objects.
+func TestForeignNamespace(t *testing.T) {
+	i := newInstalled(t)
+	i.namespace = i.cluster.Namespace(t, kubetest.Restricted)
+	i.flags[1] = i.namespace
+	all := func() string {
+		return i.kubectl("get", "pods,services,statefulsets,roles,rolebindings,serviceaccounts,configmaps,secrets,leases,persistentvolumeclaims", "-o", "name")
+	}
+	before := all()
+	if out := i.install("--json"); !strings.Contains(out, "Using the existing namespace "+i.namespace) || !strings.Contains(out, `"namespace": "`+i.namespace+`"`) {
+		t.Errorf("install:\n%s", out)
+	}
+	if out, err := i.kubernetes("uninstall", "-f"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if after := all(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 }
 
