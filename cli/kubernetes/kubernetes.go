@@ -30,6 +30,7 @@ type Options struct {
 	Kubeconfig, Context, Namespace    string
 	Registry, RegistryConfig          string
 	PullSecret, Image, Domain         string
+	Folder                            string // with the programs; empty: that of dewd
 	StorageClass, StorageSize         string
 	Set                               []string // flags of dewd, as FLAG=VALUE
 	Insecure, LoadBalancer, DryRun    bool
@@ -51,6 +52,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "storage-size", Value: "10Gi", Usage: "`Size` of the volume of dewd"},
 		&cli.GenericFlag{Name: "set", Value: &list{}, Usage: "Set a flag of dewd, `FLAG=VALUE`, such as log-retention=1G; can be repeated"},
 		&cli.StringFlag{Name: "image", Usage: "Existing `image` of dewd (default: install pushes one with the programs of this machine)"},
+		&cli.StringFlag{Name: "programs", Usage: "`Folder` with the programs of dew for the nodes, if those have another architecture than this machine (default: the folder of dewd)"},
 		&cli.StringFlag{Name: "kubeconfig", Usage: "Kubeconfig `file` of the cluster (default: as for kubectl, KUBECONFIG or ~/.kube/config)"},
 		&cli.StringFlag{Name: "context", Usage: "Context `name` in the kubeconfig file (default: the current one)"},
 		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "Maximum `time` for install and uninstall"},
@@ -67,7 +69,7 @@ func Read(c *cli.Context) Options {
 	set, _ := c.Generic("set").(*list)
 	o := Options{
 		Kubeconfig: c.String("kubeconfig"), Context: c.String("context"), Namespace: c.String("namespace"),
-		Registry: c.String("registry"), RegistryConfig: c.String("registry-config"), PullSecret: c.String("pull-secret"), Image: c.String("image"),
+		Registry: c.String("registry"), RegistryConfig: c.String("registry-config"), PullSecret: c.String("pull-secret"), Image: c.String("image"), Folder: c.String("programs"),
 		Domain: c.String("domain"), StorageClass: c.String("storage-class"), StorageSize: c.String("storage-size"),
 		Insecure: c.Bool("insecure-registry"), LoadBalancer: c.Bool("load-balancer"), DryRun: c.Bool("dry-run"), KeepData: c.Bool("keep-data"),
 		SkipChecks: c.Bool("skip-checks"), Force: c.Bool("f"), JSON: c.Bool("json"), Timeout: c.Duration("timeout"),
@@ -99,7 +101,7 @@ func (o Options) args(action string) []string {
 		{"registry", o.Registry},
 		{"registry-config", o.RegistryConfig},
 		{"pull-secret", o.PullSecret},
-		{"image", o.Image},
+		{"image", o.Image}, {"programs", o.Folder},
 		{"domain", o.Domain},
 		{"storage-class", o.StorageClass},
 		{"storage-size", o.StorageSize},

@@ -31,7 +31,7 @@ func run(t *testing.T, args ...string) (dewd []string, err error) {
 
 // dewd gets all flags of dew, and reads the same values from them.
 func TestFlags(t *testing.T) {
-	args, err := run(t, "--registry", "registry.example.com/dew", "--insecure-registry", "--registry-config", "config.json", "--image", "i", "--domain", "d", "--load-balancer",
+	args, err := run(t, "--registry", "registry.example.com/dew", "--insecure-registry", "--registry-config", "config.json", "--image", "i", "--programs", "p", "--domain", "d", "--load-balancer",
 		"--storage-class", "fast", "--storage-size", "5Gi", "--set", "a=1,2", "--set", "b=3", "--kubeconfig", "k", "--context", "c", "--timeout", "7s",
 		"--dry-run", "--skip-checks", "-f", "--json", "--namespace", "n", "install")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Options{
-		Registry: "registry.example.com/dew", Insecure: true, RegistryConfig: "config.json", Image: "i", Domain: "d", LoadBalancer: true,
+		Registry: "registry.example.com/dew", Insecure: true, RegistryConfig: "config.json", Image: "i", Folder: "p", Domain: "d", LoadBalancer: true,
 		StorageClass: "fast", StorageSize: "5Gi", Set: []string{"a=1,2", "b=3"}, Kubeconfig: "k", Context: "c", Timeout: 7e9,
 		DryRun: true, SkipChecks: true, Force: true, JSON: true, Namespace: "n",
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -53,7 +54,7 @@ func installation(o kubecli.Options) (cluster.Installation, error) {
 	if err := c.complete(); err != nil {
 		return cluster.Installation{}, err
 	}
-	return cluster.Installation{Options: o, Env: env, Programs: filepath.Dir(c.Init), Bundle: certs.BundlePath, Version: version}, nil
+	return cluster.Installation{Options: o, Env: env, Programs: cmp.Or(o.Folder, filepath.Dir(c.Init)), Bundle: certs.BundlePath, Version: version}, nil
 }
 
 // fixedFlags are the flags of dewd that the manifests or other flags of install set.

@@ -31,8 +31,11 @@ func (i Installation) Run(ctx context.Context, action string) error {
 	if err != nil {
 		return err
 	}
+	if i.arch, err = images.Arch(i.Programs); err != nil {
+		return err
+	}
 	subject := preflight.Subject{
-		Client: client, Server: server, Namespace: i.Namespace, Name: i.Registry, Arch: goruntime.GOARCH, Install: true, StorageClass: i.StorageClass,
+		Client: client, Server: server, Namespace: i.Namespace, Name: i.Registry, Arch: i.arch, Install: true, StorageClass: i.StorageClass,
 	}
 	if i.Registry != "" && i.Image == "" {
 		subject.Registry = i.store().CheckPush
@@ -91,7 +94,7 @@ func (i Installation) encode(v any) error {
 
 // store returns the registry, with the login of this machine.
 func (i Installation) store() *images.Store {
-	return &images.Store{Prefix: i.Registry, Insecure: i.Insecure}
+	return &images.Store{Prefix: i.Registry, Insecure: i.Insecure, Arch: i.arch}
 }
 
 // settings returns the settings of the manifests.

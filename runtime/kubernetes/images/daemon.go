@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -72,6 +73,24 @@ func (s *Store) Daemon(dir, bundle string) (Daemon, error) {
 	}
 	sum := sha256.Sum256(b.Bytes())
 	return Daemon{Name: s.Prefix + "/dewd:" + hex.EncodeToString(sum[:8]), layer: b.Bytes()}, nil
+}
+
+// Arch returns the architecture of the programs in a folder, in the words of Go and
+// Kubernetes.
+func Arch(dir string) (string, error) {
+	f, err := elf.Open(filepath.Join(dir, "dewd"))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the programs for the image of dewd: %w (run make build-kubernetes)", err)
+	}
+	defer f.Close()
+	switch f.Machine {
+	case elf.EM_X86_64:
+		return "amd64", nil
+	case elf.EM_AARCH64:
+		return "arm64", nil
+	default:
+		return "", fmt.Errorf("cannot use the programs in %s: they are for %s, but must be for amd64 or arm64", dir, f.Machine)
+	}
 }
 
 // PushDaemon pushes the image of dewd unless the registry has it.

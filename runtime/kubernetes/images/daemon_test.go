@@ -6,7 +6,9 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -101,5 +103,23 @@ func TestDaemonErrors(t *testing.T) {
 	}
 	if err := s.CheckPush(t.Context()); err == nil {
 		t.Error("a registry that does not answer accepts images")
+	}
+}
+
+// The architecture is that of the programs.
+func TestArch(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := Arch(dir); err == nil || !strings.Contains(err.Error(), "make build-kubernetes") {
+		t.Errorf("error = %v, want how to build the programs", err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "dewd")); err != nil {
+		t.Fatal(err)
+	}
+	if arch, err := Arch(dir); err != nil || arch != runtime.GOARCH {
+		t.Errorf("architecture = %s, %v, want %s", arch, err, runtime.GOARCH)
 	}
 }

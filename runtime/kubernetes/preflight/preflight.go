@@ -281,7 +281,7 @@ func nodesRule(nodes []corev1.Node, arch string) v3.Finding {
 	case len(nodes) == 0:
 		return bad("the cluster has no nodes", "add a node")
 	case fit == 0:
-		return bad(fmt.Sprintf("the nodes are %s, but the programs of dew on this machine are %s", list, arch), "build them for the nodes: make build-kubernetes ARCH="+list)
+		return bad(fmt.Sprintf("the nodes are %s, but the programs of dew are %s", list, arch), fmt.Sprintf("build them for the nodes: make build-kubernetes ARCH=%s BIN=bin/%s, then use --programs bin/%s", list, list, list))
 	case len(others) > 0:
 		return warn(fmt.Sprintf("%s of the nodes have %s, but others %s: Pods on those cannot start", count(fit), arch, list), "keep the namespace away from those nodes, or use another cluster")
 	}
