@@ -96,7 +96,6 @@ type Installation struct {
 	kubernetes.Options
 	Env      map[string]string // environment variables of dewd
 	Programs string            // folder with the programs of dew
-	arch     string            // their architecture
 	Bundle   string            // file with the certificate authorities that dewd trusts
 	Version  string
 	Out, Err io.Writer // results and progress

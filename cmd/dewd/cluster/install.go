@@ -22,16 +22,27 @@ import (
 	"github.com/dewrun/dew/runtime/kubernetes/preflight"
 )
 
+// installer is an installation with the architecture of its programs.
+type installer struct {
+	Installation
+	arch string
+}
+
 // Run runs an action of dew kubernetes.
 func (i Installation) Run(ctx context.Context, action string) error {
+	arch, err := images.Arch(i.Programs)
+	if err != nil {
+		return err
+	}
+	return installer{i, arch}.run(ctx, action)
+}
+
+func (i installer) run(ctx context.Context, action string) error {
 	if i.DryRun {
 		return i.dryRun()
 	}
 	client, server, err := kubernetes.ConnectUser(i.Kubeconfig, i.Context)
 	if err != nil {
-		return err
-	}
-	if i.arch, err = images.Arch(i.Programs); err != nil {
 		return err
 	}
 	subject := preflight.Subject{
@@ -51,10 +62,10 @@ func (i Installation) Run(ctx context.Context, action string) error {
 	}
 }
 
-func (i Installation) say(format string, args ...any) { fmt.Fprintf(i.Err, format+"\n", args...) }
+func (i installer) say(format string, args ...any) { fmt.Fprintf(i.Err, format+"\n", args...) }
 
 // check prints what the cluster lacks.
-func (i Installation) check(ctx context.Context, s preflight.Subject) error {
+func (i installer) check(ctx context.Context, s preflight.Subject) error {
 	found := s.Examine(ctx)
 	if err := i.print(found); err != nil {
 		return err
@@ -65,7 +76,7 @@ func (i Installation) check(ctx context.Context, s preflight.Subject) error {
 	return nil
 }
 
-func (i Installation) print(found []v3.Finding) error {
+func (i installer) print(found []v3.Finding) error {
 	if i.JSON {
 		return i.encode(found)
 	}
@@ -77,7 +88,7 @@ func (i Installation) print(found []v3.Finding) error {
 	return nil
 }
 
-func (i Installation) printFinding(f v3.Finding) error {
+func (i installer) printFinding(f v3.Finding) error {
 	line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Name, f.What)
 	if f.Do != "" {
 		line += "  -> " + f.Do
@@ -86,19 +97,19 @@ func (i Installation) printFinding(f v3.Finding) error {
 	return err
 }
 
-func (i Installation) encode(v any) error {
+func (i installer) encode(v any) error {
 	e := json.NewEncoder(i.Out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
 // store returns the registry, with the login of this machine.
-func (i Installation) store() *images.Store {
+func (i installer) store() *images.Store {
 	return &images.Store{Prefix: i.Registry, Insecure: i.Insecure, Arch: i.arch}
 }
 
 // settings returns the settings of the manifests.
-func (i Installation) settings(image string) (install.Settings, error) {
+func (i installer) settings(image string) (install.Settings, error) {
 	s := install.Settings{
 		Namespace: i.Namespace, Image: image, PullSecret: i.PullSecret, StorageClass: i.StorageClass, StorageSize: i.StorageSize,
 		LoadBalancer: i.LoadBalancer, Env: maps.Clone(i.Env),
@@ -121,7 +132,7 @@ func (i Installation) settings(image string) (install.Settings, error) {
 }
 
 // image returns the image of dewd, with its name.
-func (i Installation) image() (images.Daemon, error) {
+func (i installer) image() (images.Daemon, error) {
 	if i.Image != "" {
 		return images.Daemon{Name: i.Image}, nil
 	}
@@ -129,7 +140,7 @@ func (i Installation) image() (images.Daemon, error) {
 }
 
 // dryRun prints the manifests.
-func (i Installation) dryRun() error {
+func (i installer) dryRun() error {
 	image, err := i.image()
 	if err != nil {
 		return err
@@ -155,7 +166,7 @@ func (i Installation) dryRun() error {
 
 // install checks the cluster, pushes the image, creates the objects, and waits until dewd
 // is ready.
-func (i Installation) install(ctx context.Context, c install.Cluster, subject preflight.Subject) error {
+func (i installer) install(ctx context.Context, c install.Cluster, subject preflight.Subject) error {
 	if i.SkipChecks {
 		i.say("Skipping the checks of the cluster")
 	} else if err := i.preflight(ctx, subject); err != nil {
@@ -196,7 +207,7 @@ func (i Installation) install(ctx context.Context, c install.Cluster, subject pr
 }
 
 // preflight runs the checks, and prints only those that did not succeed.
-func (i Installation) preflight(ctx context.Context, s preflight.Subject) error {
+func (i installer) preflight(ctx context.Context, s preflight.Subject) error {
 	i.say("Checking the cluster at %s", s.Server)
 	found := s.Examine(ctx)
 	out := i.Out
@@ -217,7 +228,7 @@ func (i Installation) preflight(ctx context.Context, s preflight.Subject) error 
 }
 
 // nextSteps says how to use the installed dewd.
-func (i Installation) nextSteps() string {
+func (i installer) nextSteps() string {
 	kubectl := "kubectl --namespace " + i.Namespace
 	if i.Context != "" {
 		kubectl += " --context " + i.Context
@@ -235,7 +246,7 @@ func (i Installation) nextSteps() string {
 }
 
 // uninstall removes dewd.
-func (i Installation) uninstall(ctx context.Context, c install.Cluster) error {
+func (i installer) uninstall(ctx context.Context, c install.Cluster) error {
 	if !i.Force {
 		return fmt.Errorf("confirmation needed: pass -f to delete dewd in namespace %s", i.Namespace)
 	}
