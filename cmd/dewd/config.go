@@ -462,10 +462,10 @@ func command(c *config, fn func(*cli.Context, config) error) cli.ActionFunc {
 }
 
 // machineMemory returns the bytes of memory of this machine that the placement check
-// compares with, or 0 for no check. In a cluster, Kubernetes chooses the machine.
+// compares with, or 0 for no check. In a cluster the scheduler of Kubernetes checks.
 func (c *config) machineMemory() int64 {
 	var info unix.Sysinfo_t
-	if c.PlacementCheck == "off" || c.Cluster.Used() || unix.Sysinfo(&info) != nil {
+	if c.Cluster.Used() || c.PlacementCheck == "off" || unix.Sysinfo(&info) != nil {
 		return 0
 	}
 	return int64(info.Totalram) * int64(info.Unit)

@@ -88,7 +88,7 @@ func TestForeignNamespace(t *testing.T) {
 	i.namespace = i.cluster.Namespace(t, kubetest.Restricted)
 	i.flags[1] = i.namespace
 	all := func() string {
-		return i.kubectl("get", "pods,services,statefulsets,roles,rolebindings,serviceaccounts,configmaps,secrets,leases,persistentvolumeclaims", "-o", "name")
+		return i.kubectl("get", "pods,services,statefulsets,roles,rolebindings,serviceaccounts,configmaps,secrets,leases,persistentvolumeclaims,poddisruptionbudgets", "-o", "name")
 	}
 	before := all()
 	if out := i.install("--json"); !strings.Contains(out, "Using the existing namespace "+i.namespace) || !strings.Contains(out, `"namespace": "`+i.namespace+`"`) {

@@ -222,6 +222,9 @@ func TestInstall(t *testing.T) {
 	if out := i.kubectl("exec", "dewd-0", "--", "dewd", "doctor"); !strings.Contains(out, "all ok") || !strings.Contains(out, "Kubernetes 1.") {
 		t.Errorf("dewd doctor in the cluster:\n%s", out)
 	}
+	if out := i.kubectl("logs", "dewd-0"); strings.Contains(out, "is forbidden") {
+		t.Errorf("dewd lacks a permission:\n%s", out)
+	}
 	i.refusesSecond()
 	i.survives()
 	i.upgrades()

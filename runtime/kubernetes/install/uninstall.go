@@ -36,11 +36,7 @@ func (c Cluster) Uninstall(ctx context.Context, namespace string, keepData bool)
 		return err
 	}
 	c.Say("Stopping all instances")
-	err = c.Client.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(graceTime / time.Second))}, metav1.ListOptions{LabelSelector: instances})
-	if err != nil {
-		return fmt.Errorf("cannot delete the Pods of instances: %w", err)
-	}
-	if err := c.podsGone(ctx, namespace, instances); err != nil {
+	if err := c.stopInstances(ctx, namespace); err != nil {
 		return err
 	}
 	c.Say("Deleting the objects of dew")
@@ -58,6 +54,36 @@ func (c Cluster) Uninstall(ctx context.Context, namespace string, keepData bool)
 	}
 	ns := Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}
 	return errors.Join(c.delete(ctx, ns), c.gone(ctx, []Object{ns}))
+}
+
+// stopInstances deletes the Pods of all instances, with what dewd created for them. It
+// deletes one by one: the permission to delete a whole collection is another one.
+func (c Cluster) stopInstances(ctx context.Context, namespace string) error {
+	all := metav1.ListOptions{LabelSelector: instances}
+	pods, err := c.Client.CoreV1().Pods(namespace).List(ctx, all)
+	if err != nil {
+		return fmt.Errorf("cannot list the Pods of instances: %w", err)
+	}
+	grace := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(graceTime / time.Second))}
+	for i := range pods.Items {
+		err := c.Client.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name, grace)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot delete the Pod of an instance: %w", err)
+		}
+	}
+	budgets, err := c.Client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, all)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("cannot list the PodDisruptionBudgets of instances: %w", err)
+	}
+	if err == nil {
+		for i := range budgets.Items {
+			err := c.Client.PolicyV1().PodDisruptionBudgets(namespace).Delete(ctx, budgets.Items[i].Name, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("cannot delete a PodDisruptionBudget of instances: %w", err)
+			}
+		}
+	}
+	return c.podsGone(ctx, namespace, instances)
 }
 
 func daemonSet(namespace string) Object {
