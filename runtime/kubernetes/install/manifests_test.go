@@ -145,7 +145,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(pods|secrets|leases)`( `[a-z-]+`)? \\| (.+) \\| .+ \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z/]+)`( `[a-z-]+`)? \\| (`[a-z]+`(?:, `[a-z]+`)*) \\| .+ \\|$").FindAllStringSubmatch(string(page), -1) {
 		documented = append(documented, row[1]+row[2]+": "+row[3])
 	}
 	var want []string

@@ -122,7 +122,7 @@ func versionRule(major, minor, server string) v3.Finding {
 
 // Permission is something that a user must be allowed to do in the namespace.
 type Permission struct {
-	Group, Resource, Name string
+	Group, Resource, Name string // a subresource follows a slash, as in pods/status
 	Verbs                 []string
 }
 
@@ -192,8 +192,9 @@ func (s Subject) allowed(ctx context.Context, p Permission, verb string) (bool, 
 	if p.Resource == "namespaces" {
 		namespace = ""
 	}
+	resource, sub, _ := strings.Cut(p.Resource, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: p.Group, Resource: p.Resource, Name: p.Name},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: p.Group, Resource: resource, Subresource: sub, Name: p.Name},
 	}}
 	answer, err := s.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
