@@ -198,6 +198,7 @@ func TestInstall(t *testing.T) {
 	}
 	i.must("stack", "add", "debian", i.cluster.StackArchive(t))
 	i.must("push", "-f", i.manifest(), "-s", "cflinuxfs4")
+	i.must("stack", "add", "pulled", "--image", i.stackImage())
 	if out := i.must("stacks"); strings.Contains(out, "host") || !strings.Contains(out, "debian") {
 		t.Errorf("stacks:\n%s", out)
 	}
@@ -229,6 +230,25 @@ func TestInstall(t *testing.T) {
 	i.survives()
 	i.upgrades()
 	i.uninstalls()
+}
+
+// stackImage returns the image that dewd has pushed for the stack.
+func (i *installed) stackImage() string {
+	i.Helper()
+	req, err := http.NewRequestWithContext(i.Context(), http.MethodGet, "http://"+i.cluster.Registry+"/v2/dew-stack/tags/list", http.NoBody)
+	if err != nil {
+		i.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		i.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list struct{ Tags []string }
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil || len(list.Tags) == 0 {
+		i.Fatalf("the registry has the tags %v, %v", list.Tags, err)
+	}
+	return i.cluster.Registry + "/dew-stack:" + list.Tags[0]
 }
 
 // refusesSecond starts a second dewd for the same namespace, on this machine.
