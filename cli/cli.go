@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/daemon"
+	"github.com/dewrun/dew/cli/kubernetes"
 	"github.com/dewrun/dew/cli/logs"
 	"github.com/dewrun/dew/cli/platform"
 	"github.com/dewrun/dew/cli/push"
@@ -90,12 +91,17 @@ func newApp(version string, out *console.Console) *runner {
 		push.Commands, apps.Commands, top.Commands, daemon.ConsoleCommands, apps.LifeCommands, apps.ScaleCommands, apps.DeployCommands, push.PackageCommands, apps.CheckCommands, smoketest.Commands, apps.EnvCommands, logs.Commands, apps.WhyCommands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
 		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, daemon.MailCommands, daemon.TemplateCommands, apps.NotifyCommands, routes.DomainListCommands, push.ResourceCommands, push.BuildpackCommands, push.StackCommands,
 		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.NetworkPolicyCommands, platform.IsolationCommands, platform.VariableGroupCommands,
-		daemon.Commands, daemon.CurlCommands, completionCommands, helpCommands,
+		daemon.Commands, daemon.CurlCommands, kubernetesCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}
 	a.CustomAppHelpTemplate = appHelp(a.Commands)
 	return &runner{app: a, typed: func(args []string) { g.Typed = args }}
+}
+
+// kubernetesCommands install dewd in a cluster with the program dewd.
+func kubernetesCommands(g *command.Set) []*cli.Command {
+	return kubernetes.Commands(g, daemon.RunDewd)
 }
 
 // usageText is how dew is called.

@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/kubernetes"
 	"github.com/dewrun/dew/cli/platform"
 	"github.com/dewrun/dew/cli/services"
 	"github.com/dewrun/dew/cli/top"
@@ -72,6 +73,9 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 	}
 	if kind == "SORT" {
 		return top.SortNames()
+	}
+	if kind == "ACTION" && v.Name == "kubernetes" {
+		return kubernetes.Actions
 	}
 	d, err := g.Endpoint()
 	if err != nil {

@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"maps"
+	"net"
 	"slices"
 	"time"
 
@@ -44,6 +45,16 @@ type Processes interface {
 type SSHEndpoint struct {
 	Address     string // host:port
 	Fingerprint string // fingerprint of the host key, in the form that clients compare
+}
+
+// For returns the address for a client that reached the API at a host. A server that
+// listens on all addresses is at the same host.
+func (e SSHEndpoint) For(host string) string {
+	own, port, err := net.SplitHostPort(e.Address)
+	if err != nil || !net.ParseIP(own).IsUnspecified() {
+		return e.Address
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // The messages of Cloud Foundry about a web process that is being deployed.

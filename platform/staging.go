@@ -194,8 +194,8 @@ func (p *Platform) UsableStacks() ([]stack.Record, error) {
 
 // RunsOn reports whether an app runs on a stack.
 func RunsOn(a app.App, k stack.Record) bool {
-	if k.Kind == stack.KindHost {
-		return stack.Check(a.Stack) == nil && !a.Docker()
+	if k.Default && stack.Check(a.Stack) == nil {
+		return !a.Docker()
 	}
 	return a.Stack == k.Name
 }

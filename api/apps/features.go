@@ -135,7 +135,7 @@ func (h featureHandlers) createSSHCode(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusCreated, Body: v3.SSHCode{
-		Code: code, Address: h.SSH.Address, Fingerprint: h.SSH.Fingerprint,
+		Code: code, Address: h.SSH.For(h.Links.Public.Hostname()), Fingerprint: h.SSH.Fingerprint,
 	}}, nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/platform"
 )
 
@@ -74,7 +73,7 @@ func (h buildpackHandlers) listBuildpacks(r *http.Request) (any, error) {
 	// A buildpack without a stack matches all stacks.
 	all = slices.DeleteFunc(all, func(b annotated[droplet.Buildpack]) bool {
 		return !q.Matches("names", b.resource.Name) || !q.Matches("guids", b.resource.GUID) || !q.Matches("lifecycle", v3.LifecycleBuildpack) ||
-			b.resource.Stack == "" && !q.Matches("stacks", "", stack.Default) || b.resource.Stack != "" && !q.Matches("stacks", b.resource.Stack)
+			b.resource.Stack == "" && !q.Matches("stacks", "", h.Platform.Stacks().DefaultName()) || b.resource.Stack != "" && !q.Matches("stacks", b.resource.Stack)
 	})
 	return rest.List(h.Links, r, q, all, rest.View[annotated[droplet.Buildpack], v3.Buildpack]{
 		Key: func(b annotated[droplet.Buildpack]) rest.Key {

@@ -67,7 +67,7 @@ func (h stackHandlers) listStacks(r *http.Request) (any, error) {
 		if standings[k.resource.GUID], err = h.Platform.Stacks().Access(k.resource.GUID); err != nil {
 			return nil, err
 		}
-		is := strconv.FormatBool(k.resource.Kind == stack.KindHost)
+		is := strconv.FormatBool(k.resource.Default)
 		if q.Matches("names", k.resource.Name) && q.Matches("guids", k.resource.GUID) && q.Matches("default", is) {
 			found = append(found, k)
 		}
@@ -176,7 +176,7 @@ func (h stackHandlers) presentStack(k annotated[stack.Record], is stack.Access, 
 	}
 	return v3.Stack{
 		GUID: k.resource.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.resource.Name, Description: k.resource.Description,
-		State: is.State, StateReason: why, Default: k.resource.Kind == stack.KindHost, Metadata: rest.PresentMetadata(k.notes),
+		State: is.State, StateReason: why, Default: k.resource.Default, Metadata: rest.PresentMetadata(k.notes),
 		Links: v3.Links{"self": {Href: h.Links.Href("v3", "stacks", k.resource.GUID)}},
 	}
 }
@@ -204,7 +204,7 @@ func (h stackHandlers) getStackDetails(r *http.Request) (any, error) {
 func presentStackDetails(k stack.Record) v3.StackDetails {
 	return v3.StackDetails{
 		GUID: k.GUID, Name: k.Name, Kind: string(k.Kind), State: string(k.State), ID: k.ID, Size: k.Size, Source: k.Source,
-		Description: k.Description, Default: k.Kind == stack.KindHost, Progress: k.Progress, Error: k.Error, CreatedAt: k.CreatedAt,
+		Description: k.Description, Default: k.Default, Progress: k.Progress, Error: k.Error, CreatedAt: k.CreatedAt,
 	}
 }
 
@@ -283,7 +283,7 @@ func (h stackHandlers) usersOf(k stack.Record) ([]string, error) {
 	}
 	var names []string
 	for _, a := range apps {
-		uses := a.Stack == k.Name
+		uses := platform.RunsOn(a, k)
 		if !uses && a.Droplet != "" {
 			d, err := h.Platform.Droplets.Get(a.Droplet)
 			if err != nil && !errors.Is(err, droplet.ErrNotFound) {

@@ -56,7 +56,7 @@ func (h consoleHandlers) getInfo(r *http.Request) (any, error) {
 		SessionID: v.Session, Version: h.Version, API: h.Links.Public.String(), Router: h.About.Router, Domain: h.About.Domain,
 	}
 	if h.SSH != nil {
-		out.SSH = h.SSH.Address
+		out.SSH = h.SSH.For(h.Links.Public.Hostname())
 	}
 	if v.Session == "" {
 		return out, nil

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"net"
 	"net/http"
 
 	"github.com/dewrun/dew/api/access"
@@ -39,19 +38,9 @@ func (h rootHandlers) root(*http.Request) (any, error) {
 		links.Routing = &v3.Link{Href: h.Links.Href("routing")}
 	}
 	if ssh := h.SSH; ssh != nil {
-		links.AppSSH = &v3.RootLink{Href: h.sshAddress(), Meta: v3.RootMeta{HostKeyFingerprint: ssh.Fingerprint, OAuthClient: sshClient}}
+		links.AppSSH = &v3.RootLink{Href: ssh.For(h.Links.Public.Hostname()), Meta: v3.RootMeta{HostKeyFingerprint: ssh.Fingerprint, OAuthClient: sshClient}}
 	}
 	return v3.Root{Links: links}, nil
-}
-
-// sshAddress returns the address of the SSH server. One that listens on all addresses is
-// at the host at which the client reached the API.
-func (h rootHandlers) sshAddress() string {
-	host, port, err := net.SplitHostPort(h.SSH.Address)
-	if err != nil || !net.ParseIP(host).IsUnspecified() {
-		return h.SSH.Address
-	}
-	return net.JoinHostPort(h.Links.Public.Hostname(), port)
 }
 
 func (h rootHandlers) healthz(*http.Request) (any, error) {

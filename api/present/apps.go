@@ -118,7 +118,7 @@ func (p *Presenter) AppLifecycle(a app.App) v3.Lifecycle {
 	if a.Docker() {
 		return v3.Lifecycle{Type: v3.LifecycleDocker}
 	}
-	return Lifecycle(a.Buildpacks, cmp.Or(a.Stack, stack.Default))
+	return Lifecycle(a.Buildpacks, cmp.Or(a.Stack, p.Platform.Stacks().DefaultName()))
 }
 
 // BuildLifecycle returns the lifecycle of a build.

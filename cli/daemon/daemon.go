@@ -144,7 +144,7 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	}
 	if at := secureAPI(ctx, s); at != "" && strings.HasPrefix(v.API, "http:") {
 		v.API = at
-	} else if s.TLS != nil && s.TLS.CA != "" && at == "" {
+	} else if s.TLS != nil && s.TLS.CA != "" && at == "" && !inPod() {
 		w.Out.Warn("cf api uses no TLS, because this machine does not trust the CA of dew: run sudo dew trust, then dew credentials again")
 	}
 	if w.Out.JSON {
@@ -164,6 +164,10 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	fmt.Fprintf(w.Out.Out, "cf api %s\n%s\n", ShellWord(v.API), strings.Join(line, " "))
 	return nil
 }
+
+// inPod reports whether dew runs in the Pod of dewd. Users reach its API through
+// kubectl port-forward, which is encrypted.
+func inPod() bool { return os.Getenv("DEW_POD_UID") != "" }
 
 // ShellWord is the text as one word of a shell.
 func ShellWord(text string) string {
@@ -230,22 +234,32 @@ type DoctorOptions struct {
 
 // RunDoctor runs dewd doctor, because the check is most useful when no daemon runs.
 func RunDoctor(ctx context.Context, o DoctorOptions, out *console.Console) error {
+	var env []string
+	if o.Run != "" {
+		env = []string{"DEW_RUN=" + o.Run}
+	}
+	return runDewd(ctx, append([]string{"doctor"}, o.Args...), env, out)
+}
+
+// RunDewd runs a command of dewd. The command prints its own errors.
+func RunDewd(ctx context.Context, args []string, out *console.Console) error {
+	return runDewd(ctx, args, nil, out)
+}
+
+func runDewd(ctx context.Context, args, env []string, out *console.Console) error {
 	dewd, err := FindDewd()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, dewd, append([]string{"doctor"}, o.Args...)...)
+	cmd := exec.CommandContext(ctx, dewd, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.Out, console.StatusLineOver(out.Err).Writer(), out.In
-	cmd.Env = os.Environ()
-	if o.Run != "" {
-		cmd.Env = append(cmd.Env, "DEW_RUN="+o.Run)
-	}
+	cmd.Env = append(os.Environ(), env...)
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
 		return &console.Failure{Status: exit.ExitCode()} // it has printed the reason
 	}
 	if err != nil {
-		return &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot run %s doctor: %w", dewd, err)}
+		return &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot run %s %s: %w", dewd, args[0], err)}
 	}
 	return nil
 }

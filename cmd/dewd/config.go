@@ -139,7 +139,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.Cluster.Registry, "registry", "Registry and folder for the images of Pods, `host/folder`: dewd pushes to it, and the nodes pull from it"),
 		text(&c.Cluster.PullSecret, "pull-secret", "Secret `name` with which the nodes log in to --registry"),
 		text(&c.Cluster.AgentListen, "agent-listen", "Listen `address` for the agents in Pods"),
-		text(&c.Cluster.AgentAddress, "agent-address", "Address of --agent-listen for Pods, `host:port`"),
+		text(&c.Cluster.AgentAddress, "agent-address", "Address of --agent-listen for Pods, `host:port` (default in the cluster: that of the Service dewd-agents)"),
 	}, c.Outbound.flags()...)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/cmd/dewd/cluster"
 	"github.com/dewrun/dew/cmd/dewd/doctor"
 )
 
@@ -15,7 +16,7 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "Print the 
 func runDoctor(c *cli.Context, cfg config) error {
 	m := doctor.New(cfg.forDoctor())
 	m.FindDaemon(c.Context, c.IsSet("root"))
-	found := m.Examine(c.Context, cfg.ownChecks()...)
+	found := cfg.examine(c.Context, m)
 	if err := doctor.Print(c.App.Writer, found, c.Bool("json")); err != nil {
 		return err
 	}
@@ -27,7 +28,15 @@ func runDoctor(c *cli.Context, cfg config) error {
 
 // examineSelf runs all checks for this daemon.
 func (c config) examineSelf(ctx context.Context) []doctor.Finding {
-	return doctor.New(c.forDoctor()).Examine(ctx, c.ownChecks()...)
+	return c.examine(ctx, doctor.New(c.forDoctor()))
+}
+
+// examine runs the checks of the cluster or of this machine, whichever runs the instances.
+func (c config) examine(ctx context.Context, m doctor.Machine) []doctor.Finding {
+	if c.Cluster.Used() {
+		return m.ExamineCluster(ctx, cluster.Examine(ctx, c.Cluster, c.Staging.insecure()), c.ownChecks()...)
+	}
+	return m.Examine(ctx, c.ownChecks()...)
 }
 
 func (c config) forDoctor() doctor.Settings {

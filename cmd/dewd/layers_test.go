@@ -32,14 +32,14 @@ var layers = map[string]int{
 	"runtime/containerd/connection": 4, "runtime/containerd/dns": 4, "runtime/containerd/names": 4, "runtime/containerd/runfile": 4,
 	"runtime/containerd/scratch": 4, "runtime/containerd/shim": 4,
 	"runtime/network": 4, "runtime/plan": 4, "runtime/policy": 4, "runtime/runtimetest": 4, "runtime/usage": 4, "services/marketplace": 4, "sshd": 4,
-	"cli/apps": 3, "cli/daemon": 3, "cli/logs": 3, "cli/platform": 3, "cli/routes": 3, "notify/directory": 3,
+	"cli/apps": 3, "cli/daemon": 3, "cli/kubernetes": 3, "cli/logs": 3, "cli/platform": 3, "cli/routes": 3, "notify/directory": 3,
 	"auth/sso": 3, "runtime": 3, "runtime/kubernetes/agent": 3, "services/dashboard": 3, "services/osb": 3,
 	"cli/command": 2, "console": 2, "droplet": 2, "health": 2, "notify/inbox": 2, "notify/render": 2, "notify/unsubscribe": 2, "notify/smtp": 2, "registry": 2,
-	"platform/quota": 2, "netpolicy": 2, "runtime/rollout": 2, "runtime/kubernetes/images": 2, "runtime/kubernetes/wrapper": 2,
+	"platform/quota": 2, "netpolicy": 2, "runtime/rollout": 2, "runtime/kubernetes/images": 2, "runtime/kubernetes/install": 2, "runtime/kubernetes/wrapper": 2,
 	"services": 2, "smoke": 2,
 	"api/cftest": 1, "api/client": 1, "app": 1, "auth": 1, "certs/trust": 1, "cli/console": 1, "drain": 1, "droplet/pool": 1,
-	"droplet/nginxconf": 1, "droplet/stack": 1, "droplet/versions": 1, "notify/delivery": 1, "runtime/kubernetes/kubetest": 1,
-	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "droplet/archive": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/link": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
+	"droplet/nginxconf": 1, "droplet/stack": 1, "droplet/versions": 1, "notify/delivery": 1, "runtime/kubernetes/kubetest": 1, "runtime/kubernetes/preflight": 1,
+	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "dist/kubernetes": 0, "droplet/archive": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/lease": 0, "runtime/kubernetes/link": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
 	"services/bindingfiles": 0, "services/servicestest": 0, "spelling": 0, "store": 0, "testkit": 0, "ticket": 0, "verdict": 0, "yamlfile": 0,
 }
 

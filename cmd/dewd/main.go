@@ -37,7 +37,7 @@ func newApp(c config) *cli.App {
 	return &cli.App{
 		Name:            "dewd",
 		Usage:           "Run Cloud Foundry style apps and their sidecars on this machine",
-		UsageText:       "dewd [flags]\ndewd doctor|teardown|notify|version [flags]",
+		UsageText:       "dewd [flags]\ndewd doctor|teardown|notify|kubernetes|version [flags]",
 		Description:     "Without a command, dewd runs until SIGTERM or SIGINT. Apps keep running after dewd exits; dewd manages them again after its next start.\n\n" + statusHelp,
 		Version:         version,
 		HideVersion:     true,
@@ -50,6 +50,7 @@ func newApp(c config) *cli.App {
 			{Name: "doctor", Usage: "Check whether this machine meets the requirements, and suggest fixes", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, runDoctor), OnUsageError: usageError},
 			{Name: "teardown", Usage: "Stop all apps of a root and remove everything outside the root; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
 			notifyCommand(),
+			kubernetesCommand(),
 			{Name: "version", Usage: "Print the version", Action: printVersion, OnUsageError: usageError},
 			{Name: "man", Usage: "Print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install stores it
 		},

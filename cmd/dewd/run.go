@@ -35,7 +35,7 @@ func run(c *cli.Context, cfg config) (err error) {
 	}
 	err = d.serve(ctx,
 		d.sup.Run,
-		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
+		func(ctx context.Context) error { return keepEngine(ctx, d) },
 		d.supervise,
 		d.builds.Run,
 		d.serveServices,
@@ -136,6 +136,16 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
 		"api", d.cfg.PublicURL, "router", d.ports.routes[0].Addr(), "tls", d.tls != nil)
 	return g.Wait()
+}
+
+// keepEngine watches over what the engine needs. In a cluster it returns an error if
+// another dewd has taken the namespace.
+func keepEngine(ctx context.Context, d *daemon) error {
+	if d.fence != nil {
+		return infrastructure(d.fence(ctx))
+	}
+	d.engine.Keep(ctx)
+	return nil
 }
 
 func (d *daemon) supervise(ctx context.Context) error {

@@ -63,7 +63,7 @@ func (s *staging) insecure() []string {
 // openStacks opens the stacks other than the machine's own.
 func (d *daemon) openStacks() (err error) {
 	d.stacks, err = stack.Open(d.db, stack.Options{
-		Host: stack.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID}, Dir: filepath.Join(d.cfg.Root, "stacks"),
+		Host: stack.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID}, NoHost: d.cfg.Cluster.Used(), Dir: filepath.Join(d.cfg.Root, "stacks"),
 		Space: d.packages.Space, Insecure: d.cfg.Staging.insecure(), Prune: d.pruneStacks, Logger: d.log,
 	})
 	return err

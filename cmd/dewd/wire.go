@@ -81,6 +81,7 @@ type daemon struct {
 	subnet     netip.Prefix
 	private    *private.Daemon // nil if the machine's own containerd is used
 	engine     engine
+	fence      func(context.Context) error // fails if another dewd has the namespace; nil: there is none
 	sup        *supervisor.Supervisor
 	router     *route.Router
 	usage      *usage.Sampler
@@ -337,7 +338,7 @@ func (d *daemon) openCluster(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.engine = e
+	d.engine, d.fence = e, e.Fence
 	d.closers = append(d.closers, e.Close)
 	return nil
 }

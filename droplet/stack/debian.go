@@ -44,6 +44,9 @@ func (d DebianSource) check() error {
 func (s *sources) createDebian(ctx context.Context, d DebianSource, say func(string)) (NewTree, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
+		if s.o.NoHost {
+			return NewTree{}, errors.New("the program mmdebstrap is not installed where dewd runs. Add an image instead: dew stack add debian --image docker.io/library/debian:12")
+		}
 		return NewTree{}, errors.New("mmdebstrap is not installed. Install it: apt install mmdebstrap")
 	}
 	sources, err := aptSources("/etc/apt")

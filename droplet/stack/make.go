@@ -373,11 +373,14 @@ func (s *Stacks) DropUnusedImages(standing func() (map[string]bool, error)) erro
 // collect removes the layers that no stack and no image needs, and the engine's data
 // for them.
 func (s *Stacks) collect(ctx context.Context) error {
-	own, err := s.fromHost()
+	own, err := s.own()
 	if err != nil {
 		return err
 	}
-	ids := map[string]bool{own.ID: true}
+	ids := map[string]bool{}
+	for _, k := range own {
+		ids[k.ID] = true
+	}
 	err = s.layers.collect(func() (map[string]bool, error) { return s.usedLayers(ids) })
 	if err != nil {
 		return err

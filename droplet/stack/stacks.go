@@ -22,6 +22,9 @@ import (
 // Default is the stack of apps that name none.
 const Default = "host"
 
+// ClusterDefault is the name of the default stack if the machine's own stack does not exist.
+const ClusterDefault = "debian"
+
 // packageDB changes whenever a package is installed on a Debian machine.
 const packageDB = "/var/lib/dpkg/status"
 
@@ -72,6 +75,9 @@ type Record struct {
 
 	Tree      []string `json:"tree,omitempty"` // sha256 of its layers
 	Requested *Source  `json:"wish,omitempty"` // what to create (nil after that)
+	// Default says that apps use it that name no stack, or one of Cloud Foundry's. It is
+	// not stored.
+	Default bool `json:"-"`
 }
 
 // Source is the origin of a new stack: one of these.
@@ -98,6 +104,9 @@ type ImageSource struct {
 // Options says where stacks are stored, and which user apps run as.
 type Options struct {
 	Host HostOptions
+	// NoHost says that instances run on other machines, so the machine's own stack does
+	// not exist.
+	NoHost bool
 	// Dir is the folder of trees. If it is empty, only the machine's own stack exists.
 	Dir   string
 	Space func() error // fails when the disk is almost full; nil: no check
@@ -200,6 +209,9 @@ var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // Check refuses a stack that an app cannot use. The error lists the usable ones.
 func (s *Stacks) Check(name string) error {
 	if Check(name) == nil {
+		if s.o.NoHost && name != "" { // a buildpack without a stack works on every stack
+			return s.checkDefault()
+		}
 		return nil
 	}
 	k, err := s.ByName(name)
@@ -224,22 +236,64 @@ func notReady(k Record) error {
 
 // unknown returns the error for an unknown stack, with a list of the existing ones.
 func (s *Stacks) unknown(name string) error {
-	all, err := s.All()
+	names, err := s.ready()
 	if err != nil {
 		return err
 	}
-	var names []string
+	if len(names) == 0 {
+		return fmt.Errorf("stack '%s' does not exist (add it with 'dew stack add')", name)
+	}
+	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+}
+
+// DefaultName returns the name of the stack of apps that name none.
+func (s *Stacks) DefaultName() string {
+	if s.o.NoHost {
+		return ClusterDefault
+	}
+	return Default
+}
+
+// checkDefault refuses the default stack if it is not the machine's own, and was not added.
+func (s *Stacks) checkDefault() error {
+	k, err := s.ByName(ClusterDefault)
+	if err == nil {
+		return notReady(k)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	names, err := s.ready()
+	if err != nil {
+		return err
+	}
+	other := ""
+	if len(names) > 0 {
+		other = ", or push the app with -s and " + strings.Join(names, " or ")
+	}
+	return fmt.Errorf("the stack '%s' does not exist, which apps in a cluster use by default: add it with 'dew stack add %s --image docker.io/library/debian:12'%s", ClusterDefault, ClusterDefault, other)
+}
+
+// ready returns the names of the usable stacks, in quotes.
+func (s *Stacks) ready() (names []string, err error) {
+	all, err := s.All()
 	for _, k := range all {
 		if k.State == StateReady {
 			names = append(names, "'"+k.Name+"'")
 		}
 	}
-	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+	return names, err
 }
 
 // Get finds a stack. The stacks of Cloud Foundry are aliases of the default stack, so
 // that a manifest with one of them runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
+	if Check(name) == nil && s.o.NoHost {
+		if err := s.checkDefault(); err != nil {
+			return Stack{}, err
+		}
+		name = ClusterDefault
+	}
 	if Check(name) == nil {
 		return s.fromHost()
 	}
@@ -258,9 +312,9 @@ func (s *Stacks) Get(name string) (Stack, error) {
 
 // All returns all stacks, the machine's own first, then by name.
 func (s *Stacks) All() ([]Record, error) {
-	own, err := s.own()
+	first, err := s.own()
 	if err != nil || s.stacks == nil {
-		return []Record{own}, err
+		return first, err
 	}
 	all, err := s.stacks.All()
 	if err != nil {
@@ -268,15 +322,16 @@ func (s *Stacks) All() ([]Record, error) {
 	}
 	for i := range all {
 		all[i] = s.withProgress(all[i])
+		all[i].Default = all[i].Name == s.DefaultName()
 	}
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
-	return append([]Record{own}, all...), nil
+	return append(first, all...), nil
 }
 
 // ByGUID returns the stack with a guid, or ErrNotFound.
 func (s *Stacks) ByGUID(guid string) (Record, error) {
-	if guid == GUID(Default) {
-		return s.own()
+	if own, err := s.own(); guid == GUID(Default) && len(own) > 0 {
+		return own[0], err
 	}
 	if s.stacks == nil {
 		return Record{}, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
@@ -288,16 +343,20 @@ func (s *Stacks) ByGUID(guid string) (Record, error) {
 	if err != nil {
 		return k, fmt.Errorf("cannot read stack %s: %w", guid, err)
 	}
+	k.Default = k.Name == s.DefaultName()
 	return s.withProgress(k), nil
 }
 
-// own returns the record of the machine's stack.
-func (s *Stacks) own() (Record, error) {
+// own returns the record of the machine's stack, if it exists.
+func (s *Stacks) own() ([]Record, error) {
+	if s.o.NoHost {
+		return nil, nil
+	}
 	st, err := s.fromHost()
-	return Record{
+	return []Record{{
 		GUID: GUID(Default), Name: Default, Kind: KindHost, State: StateReady, ID: st.ID,
-		Description: "The system of this machine, read-only",
-	}, err
+		Description: "The system of this machine, read-only", Default: true,
+	}}, err
 }
 
 // ByName returns the stack with a name, or ErrNotFound.

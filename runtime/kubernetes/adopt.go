@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -111,14 +111,15 @@ func (e *Engine) unadopted(p *corev1.Pod, err error) runtime.Unadopted {
 		u.App, u.Slot, u.Task, u.Address = s.App, s.Slot, s.Task, s.Address.Addr()
 	}
 	u.Retry = func(ctx context.Context) (runtime.Container, error) {
-		p, err := e.cfg.Client.CoreV1().Pods(e.cfg.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		pods, err := e.pods(ctx)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(pods, func(other corev1.Pod) bool { return other.Name == p.Name })
+		if i < 0 {
 			return nil, e.removeFiles(id, u.App)
 		}
-		if err != nil {
-			return nil, unavailable(err)
-		}
-		c, err := e.adopt(ctx, p)
+		c, err := e.adopt(ctx, &pods[i])
 		if err != nil || c == nil {
 			return nil, err
 		}

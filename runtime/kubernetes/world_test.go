@@ -5,6 +5,7 @@ package kubernetes
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -62,6 +63,15 @@ const tree = "1111111111111111111111111111111111111111111111111111111111111111"
 // open starts the next daemon.
 func (w *world) open() *Engine {
 	w.Helper()
+	if err := w.tryOpen(); err != nil {
+		w.Fatal(err)
+	}
+	return w.engine
+}
+
+// tryOpen starts the next daemon, and returns why that failed.
+func (w *world) tryOpen() error {
+	w.Helper()
 	w.leave()
 	if w.address == "" {
 		w.address = net.JoinHostPort(w.host, "0")
@@ -75,16 +85,17 @@ func (w *world) open() *Engine {
 	if w.logs, err = logstream.Open(filepath.Join(w.dir, "logs"), logstream.Options{Logger: log}); err != nil {
 		w.Fatal(err)
 	}
-	w.engine, err = New(w.Context(), Config{
+	e, err := New(w.Context(), Config{
 		Client: w.client, Namespace: w.namespace, Name: "dew-test", Dir: filepath.Join(w.dir, "kubernetes"), Listener: l, Address: w.address,
 		Image: w.image, StackImage: func(stack.Stack) (string, error) { return w.stack, nil },
 		UID: 2000, CPU: w.cpu, Backlog: 4 << 20, Droplet: openTree, Crashed: Crashed{Dir: filepath.Join(w.dir, "crashed"), Bytes: 1 << 30},
 		Logs: w.logs, Logger: log, StartLimit: time.Minute, GracePeriod: 10 * time.Second,
 	})
 	if err != nil {
-		w.Fatal(err)
+		return errors.Join(err, l.Close(), w.logs.Close())
 	}
-	return w.engine
+	w.engine = e
+	return nil
 }
 
 // leave stops the daemon. The Pods stay.

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/dewrun/dew/certs"
+	"github.com/dewrun/dew/cli/kubernetes"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
@@ -36,7 +39,17 @@ const (
 
 // Default returns the default settings.
 func Default() Flags {
-	return Flags{Engine: Containerd, Namespace: "dew", AgentListen: ":8486"}
+	return Flags{Engine: Containerd, Namespace: "dew", AgentListen: ":8486", AgentAddress: serviceAddress(os.Getenv)}
+}
+
+// serviceAddress returns the address of the Service dewd-agents, which Kubernetes puts
+// into the environment of Pods. It is empty outside of the cluster.
+func serviceAddress(getenv func(string) string) string {
+	host, port := getenv("DEWD_AGENTS_SERVICE_HOST"), getenv("DEWD_AGENTS_SERVICE_PORT_AGENTS")
+	if host == "" || port == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // Used reports whether instances run in a cluster.
@@ -57,7 +70,7 @@ func (f Flags) Validate() (errs []error) {
 		errs = append(errs, errors.New("--namespace: the value is empty (set the namespace for the Pods)"))
 	}
 	if f.AgentAddress == "" {
-		errs = append(errs, errors.New("--agent-address: the value is empty (set the host:port at which Pods reach --agent-listen, such as dewd.dew.svc:8486)"))
+		errs = append(errs, errors.New("--agent-address: the value is empty (set the host:port at which Pods reach --agent-listen, such as 192.0.2.10:8486)"))
 	}
 	return errs
 }
@@ -79,12 +92,35 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
+// Installation installs dewd in a cluster, and removes it.
+type Installation struct {
+	kubernetes.Options
+	Env      map[string]string // environment variables of dewd
+	Programs string            // folder with the programs of dew
+	Bundle   string            // file with the certificate authorities that dewd trusts
+	Version  string
+	Out, Err io.Writer // results and progress
+}
+
+// Result is the result of an installation as JSON.
+type Result struct {
+	Namespace string `json:"namespace"`
+	Image     string `json:"image"`
+	Version   string `json:"version"`
+	Domain    string `json:"domain"`
+}
+
+// ErrChecks says that the cluster does not meet the requirements. The checks are printed
+// already.
+var ErrChecks = errors.New("the cluster does not meet the requirements")
+
 // Engine is an engine with the functions that dewd needs besides the supervisor. Those
 // that concern one machine do nothing.
 type Engine struct {
 	runtime.Engine
 	runtime.CrashKeeper
 	server   string
+	fence    func(context.Context) error
 	close    func() error
 	tearDown func(context.Context) error
 	changed  func(runtime.Status)
@@ -98,6 +134,10 @@ func (e *Engine) Gateway() netip.Addr { return netip.Addr{} }
 
 // Address returns the address of the API server.
 func (e *Engine) Address() string { return e.server }
+
+// Fence waits until ctx ends. It returns an error if another dewd has taken the Lease of the
+// namespace.
+func (e *Engine) Fence(ctx context.Context) error { return e.fence(ctx) }
 
 // Keep waits for the end of ctx: the engine watches its Pods by itself.
 func (e *Engine) Keep(ctx context.Context) { <-ctx.Done() }

@@ -3,10 +3,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/kubernetes"
 	"github.com/dewrun/dew/runtime/kubernetes/images"
+	"github.com/dewrun/dew/runtime/kubernetes/lease"
 )
 
 // startLimit is how long a Pod can take to start. It includes the pull of its images.
@@ -27,10 +30,28 @@ const minGrace = 30 * time.Second
 
 // Open connects with the cluster, and pushes the image of the agent.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	client, server, err := kubernetes.Connect(o.Kubeconfig)
+	fence := lease.New(o.Namespace, holder(o.Root), o.Logger)
+	client, server, err := kubernetes.Connect(o.Kubeconfig, fence.Guard)
 	if err != nil {
 		return nil, err
 	}
+	if err := fence.Take(ctx, client.CoordinationV1().Leases(o.Namespace)); err != nil {
+		return nil, err
+	}
+	e, err := openEngine(ctx, o, client)
+	if err != nil {
+		return nil, errors.Join(err, fence.Release(context.WithoutCancel(ctx)))
+	}
+	return &Engine{
+		Engine: e, CrashKeeper: e, server: server, fence: fence.Wait,
+		close:    func() error { return errors.Join(e.Close(), fence.Release(context.WithoutCancel(ctx))) },
+		changed:  e.Changed,
+		tearDown: func(ctx context.Context) error { return tearDown(ctx, e) },
+	}, nil
+}
+
+// openEngine opens the engine of a dewd that holds the Lease.
+func openEngine(ctx context.Context, o Options, client kubernetes.Client) (*kubernetes.Engine, error) {
 	host, _, _ := strings.Cut(o.Registry, "/")
 	store := &images.Store{Prefix: o.Registry, Insecure: slices.Contains(o.Insecure, host)}
 	agent, err := store.PushPrograms(ctx, o.Programs)
@@ -51,8 +72,21 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Engine{Engine: e, CrashKeeper: e, server: server, close: e.Close, changed: e.Changed, tearDown: func(ctx context.Context) error { return tearDown(ctx, e) }}, nil
+	return e, nil
 }
+
+// holder returns the holder of the Lease: the Pod of dewd, or the machine and the root.
+// Kubernetes runs one process for a Pod, and dewd locks its root.
+func holder(root string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "/" + cmp.Or(os.Getenv(podUID), root)
+}
+
+// podUID is the environment variable with the ID of dewd's own Pod.
+const podUID = "DEW_POD_UID"
 
 // stackImage pushes the image of a stack. The stack with the files of this machine is
 // not on the nodes.

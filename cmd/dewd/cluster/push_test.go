@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,16 +21,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/runtime/kubernetes/install"
 	"github.com/dewrun/dew/runtime/kubernetes/kubetest"
 	"github.com/dewrun/dew/testkit"
 )
 
-// rules are the permissions of dewd in its namespace.
-var rules = []kubetest.Rule{
-	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "get", "list", "watch", "patch", "delete"}},
-	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
-	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update"}},
-	{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"create", "list", "patch", "delete"}},
+// rules returns the permissions of dewd in its namespace: those of the manifests.
+func rules(t testing.TB) (out []kubetest.Rule) {
+	t.Helper()
+	all, err := install.Objects(install.Settings{Namespace: "dew"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		if o["kind"] != "Role" {
+			continue
+		}
+		b, err := json.Marshal(o["rules"])
+		if err == nil {
+			err = json.Unmarshal(b, &out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(out) == 0 {
+		t.Fatal("the manifests have no Role")
+	}
+	return out
 }
 
 // programs builds dewd with Kubernetes, the other programs, and the sample app.
@@ -63,6 +82,7 @@ type world struct {
 	args           []string
 	api, router    string
 	cmd            *exec.Cmd
+	said           transcript // the log of dewd
 }
 
 func newWorld(t testing.TB) *world {
@@ -78,7 +98,7 @@ func newWorldAt(t testing.TB, use func(kubeconfig string) string, flags ...strin
 		t.Fatal(err)
 	}
 	namespace := cluster.Namespace(t, kubetest.Restricted)
-	login := cluster.ServiceAccount(t, namespace, "dewd", rules...)
+	login := cluster.ServiceAccount(t, namespace, "dewd", rules(t)...)
 	host, _, _ := strings.Cut(cluster.Registry, ":")
 	port := testkit.FreePorts(t, 6)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(port+i) }
@@ -104,7 +124,7 @@ func newWorldAt(t testing.TB, use func(kubeconfig string) string, flags ...strin
 func (w *world) start() {
 	w.Helper()
 	w.cmd = exec.Command(filepath.Join(w.bin, "dewd"), w.args...)
-	w.cmd.Stderr = w.Output()
+	w.cmd.Stderr = io.MultiWriter(w.Output(), &w.said)
 	if err := w.cmd.Start(); err != nil {
 		w.Fatal(err)
 	}
@@ -294,13 +314,26 @@ const lines = 100_000
 // No line is lost while dewd is killed again and again.
 func TestLogs(t *testing.T) {
 	w := newWorld(t)
+	w.must("push", "-f", countingApp(t))
+	kills := 0
+	for began := time.Now(); time.Since(began) < time.Minute && kills < 5; kills++ {
+		w.kill()
+		w.start()
+	}
+	t.Logf("dewd was killed %d times", kills)
+	w.checkCount()
+}
+
+// countingApp writes an app that prints numbered lines, and returns its manifest.
+func countingApp(t testing.TB) string {
+	t.Helper()
 	dir := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, "count.sh"), `i=0
 while [ $i -lt `+strconv.Itoa(lines/1000)+` ]; do seq $((i*1000+1)) $((i*1000+1000)); i=$((i+1)); sleep 0.05; done
 echo all
 sleep 100000
 `)
-	testkit.WriteFile(t, filepath.Join(dir, "manifest.yml"), `---
+	return testkit.WriteFile(t, filepath.Join(dir, "manifest.yml"), `---
 applications:
 - name: count
   path: .
@@ -310,13 +343,12 @@ applications:
   health-check-type: process
   memory: 64M
 `)
-	w.must("push", "-f", filepath.Join(dir, "manifest.yml"))
-	kills := 0
-	for began := time.Now(); time.Since(began) < time.Minute && kills < 5; kills++ {
-		w.kill()
-		w.start()
-	}
-	testkit.Eventually(t, "the app has printed everything", func() error {
+}
+
+// checkCount checks that every line of the counting app is in its log, in order.
+func (w *world) checkCount() {
+	w.Helper()
+	testkit.Eventually(w, "the app has printed everything", func() error {
 		out, err := w.dew("logs", "count", "--recent", "-n", "5", "--raw")
 		if err == nil && !strings.Contains(out, "all") {
 			err = errors.New(out)
@@ -328,15 +360,14 @@ applications:
 	for line := range strings.Lines(out) {
 		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
 			if n != next {
-				t.Fatalf("line %d follows line %d", n, next-1)
+				w.Fatalf("line %d follows line %d", n, next-1)
 			}
 			next++
 		}
 	}
 	if next != lines+1 {
-		t.Errorf("%d lines, want %d", next-1, lines)
+		w.Errorf("%d lines, want %d", next-1, lines)
 	}
-	t.Logf("%d lines, dewd was killed %d times", next-1, kills)
 }
 
 // The stock cf works unmodified.

@@ -136,6 +136,20 @@ func (m Machine) checks(own []Check) []Check {
 	})
 }
 
+// ExamineCluster runs the checks of a daemon whose instances run in a cluster. found are
+// the results about the cluster. Of this machine, only the folders of dewd matter.
+func (m Machine) ExamineCluster(ctx context.Context, found []Finding, own ...Check) []Finding {
+	return append(slices.Clone(found), m.examine(ctx, slices.Concat([]Check{
+		{"dew-init", func(_ context.Context, m Machine) Finding { return checkInit(m.Init) }},
+		{"disk", checkDisk},
+		{"hole punching", tryPunch},
+	}, own, []Check{
+		{"addresses", func(_ context.Context, m Machine) Finding { return addressesRule(m) }},
+		{"quotas", func(_ context.Context, m Machine) Finding { return quotasRule(m) }},
+		{"daemon", func(_ context.Context, m Machine) Finding { return daemonRule(m) }},
+	}))...)
+}
+
 func (m Machine) examine(ctx context.Context, list []Check) []Finding {
 	var found []Finding
 	for _, c := range list {

@@ -75,7 +75,7 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 			return err
 		}
 		pid := readPID(io.NewSectionReader(f, 0, 20))
-		if IsRunning(pid, f) {
+		if holdsLock(pid, f) {
 			running++
 		} else {
 			running = 0
@@ -95,24 +95,39 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 	}
 }
 
+// holdsLock reports whether the process that wrote its PID runs. The PID can be that of
+// this process: then the holder is in another Pod, unless this process has the file open a
+// second time.
+func holdsLock(pid string, f *os.File) bool {
+	if pid == strconv.Itoa(os.Getpid()) {
+		return opened(pid, f) > 1
+	}
+	return IsRunning(pid, f)
+}
+
 // IsRunning reports whether the process has the file open and is not being killed.
 // The PID alone is not enough, because another process can have got it since.
 func IsRunning(pid string, f *os.File) bool {
-	proc := filepath.Join("/proc", pid)
+	return !exiting(filepath.Join("/proc", pid, "status")) && opened(pid, f) > 0
+}
+
+// opened returns how often a process has the file open.
+func opened(pid string, f *os.File) (n int) {
 	mine, err := f.Stat()
-	if err != nil || exiting(filepath.Join(proc, "status")) {
-		return false
-	}
-	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
 	if err != nil {
-		return false
+		return 0
+	}
+	dir := filepath.Join("/proc", pid, "fd")
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
 	}
 	for _, fd := range fds {
-		if theirs, err := os.Stat(filepath.Join(proc, "fd", fd.Name())); err == nil && os.SameFile(mine, theirs) {
-			return true
+		if theirs, err := os.Stat(filepath.Join(dir, fd.Name())); err == nil && os.SameFile(mine, theirs) {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // exiting checks the status file of a process. A zombie, or a process with a pending

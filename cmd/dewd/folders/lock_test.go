@@ -191,3 +191,29 @@ func TestExiting(t *testing.T) {
 		t.Error("this process is said to exit")
 	}
 }
+
+// In a Pod, every dewd has PID 1. A lock of the last Pod is not the lock of this process.
+func TestLockOfAnotherPod(t *testing.T) {
+	path, end := orphan(t)
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(signalWriter, 8)
+	taken := make(chan error, 1)
+	go func() {
+		f, err := lockFile(t.Context(), path, slog.New(slog.NewTextHandler(lines, nil)))
+		if err == nil {
+			err = f.Close()
+		}
+		taken <- err
+	}()
+	select {
+	case <-lines: // it waits
+	case err := <-taken:
+		t.Fatalf("the lock was not waited for: %v", err)
+	}
+	end()
+	if err := <-taken; err != nil {
+		t.Errorf("error = %v, want the lock", err)
+	}
+}

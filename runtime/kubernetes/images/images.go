@@ -5,6 +5,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -44,6 +45,7 @@ const pushTimeout = 15 * time.Minute
 type Store struct {
 	Prefix   string // registry and folder, such as registry.example.com/dew
 	Insecure bool   // the registry has no TLS
+	Arch     string // architecture of the programs; empty: that of this machine
 
 	mu    sync.Mutex
 	known map[string]bool
@@ -108,12 +110,16 @@ func (s *Store) push(ctx context.Context, image string, layers func() ([]v1.Laye
 	return nil
 }
 
-func (s *Store) pushNew(ctx context.Context, image string, layers func() ([]v1.Layer, error)) error {
-	var options []name.Option
+// options returns how to read names of images.
+func (s *Store) options() []name.Option {
 	if s.Insecure {
-		options = append(options, name.Insecure)
+		return []name.Option{name.Insecure}
 	}
-	ref, err := name.ParseReference(image, options...)
+	return nil
+}
+
+func (s *Store) pushNew(ctx context.Context, image string, layers func() ([]v1.Layer, error)) error {
+	ref, err := name.ParseReference(image, s.options()...)
 	if err != nil {
 		return err
 	}
@@ -137,7 +143,7 @@ func (s *Store) pushNew(ctx context.Context, image string, layers func() ([]v1.L
 	if err != nil {
 		return err
 	}
-	cfg.OS, cfg.Architecture = "linux", goruntime.GOARCH
+	cfg.OS, cfg.Architecture = "linux", cmp.Or(s.Arch, goruntime.GOARCH)
 	if img, err = mutate.ConfigFile(img, cfg); err != nil {
 		return err
 	}
