@@ -92,7 +92,7 @@ func awaitCommands(b *testing.B, n int) {
 func (w *world) startBare(b *testing.B, n int) (run, reported time.Duration) {
 	b.Helper()
 	pods := w.client.CoreV1().Pods(w.namespace)
-	security, mounts := w.engine.security(2000), []corev1.VolumeMount{mount("home", homeDir, false)}
+	security, mounts := podTemplate{w.engine}.security(2000), []corev1.VolumeMount{mount("home", homeDir, false)}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bare-%d", n)},
 		Spec: corev1.PodSpec{

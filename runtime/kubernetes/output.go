@@ -230,7 +230,7 @@ func (c *container) exited(x link.Exit) {
 			c.mu.Lock()
 			if p.stopped = &d; !c.explaining {
 				c.explaining = true
-				c.spawn(c.explainStop)
+				c.spawn(removed{c}.explainStop)
 			}
 			c.broadcast()
 			c.mu.Unlock()

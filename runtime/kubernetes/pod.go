@@ -55,8 +55,11 @@ const (
 // podName returns the name of the Pod of an instance.
 func podName(id runtime.InstanceID) string { return names.Container(id) }
 
+// podTemplate makes the Pods of an engine.
+type podTemplate struct{ *Engine }
+
 // pod returns the Pod of a container. It has no environment and no command of the app.
-func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
+func (e podTemplate) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: podName(s.Instance), Namespace: e.cfg.Namespace,
@@ -89,7 +92,7 @@ func (e *Engine) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 }
 
 // resources returns the limits of a whole Pod, and what the scheduler reserves for it.
-func (e *Engine) resources(s runtime.Spec) *corev1.ResourceRequirements {
+func (e podTemplate) resources(s runtime.Spec) *corev1.ResourceRequirements {
 	r := &corev1.ResourceRequirements{
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentLimit + int64(len(s.Processes))*wrapperMemory)},
 		Requests: corev1.ResourceList{corev1.ResourceMemory: quantity(s.Memory + agentRequest), corev1.ResourceCPU: cpu(s.Memory+agentRequest, len(s.Processes))},
@@ -147,7 +150,7 @@ func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resou
 
 // volumes returns the volumes of a Pod. The files of the app are in one of their own,
 // whose size is the disk limit.
-func (e *Engine) volumes(s runtime.Spec) []corev1.Volume {
+func (e podTemplate) volumes(s runtime.Spec) []corev1.Volume {
 	empty := func(name string, limit int64) corev1.Volume {
 		v := corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 		if limit > 0 {
@@ -172,7 +175,7 @@ func mount(name, path string, readOnly bool) corev1.VolumeMount {
 	return corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: readOnly}
 }
 
-func (e *Engine) security(uid int64) *corev1.SecurityContext {
+func (e podTemplate) security(uid int64) *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		RunAsUser: ptr.To(uid), RunAsGroup: ptr.To(e.cfg.UID), AllowPrivilegeEscalation: ptr.To(false),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -182,7 +185,7 @@ func (e *Engine) security(uid int64) *corev1.SecurityContext {
 // agentContainer returns the container of the agent. It is not a native sidecar, because
 // Kubernetes would stop it when all processes have exited, even if dewd has not read
 // their last lines. Kubernetes restarts it if it is killed.
-func (e *Engine) agentContainer(s runtime.Spec) corev1.Container {
+func (e podTemplate) agentContainer(s runtime.Spec) corev1.Container {
 	var execs []string
 	for _, p := range s.Processes {
 		execs = append(execs, p.Exec)
@@ -212,7 +215,7 @@ func (e *Engine) agentContainer(s runtime.Spec) corev1.Container {
 const waitForWrapper = `until [ -x "$0" ]; do sleep 0.01; done; exec "$0" "$@"`
 
 // processContainer returns the container of one process of the app.
-func (e *Engine) processContainer(s runtime.Spec, p runtime.ProcessSpec, image string) corev1.Container {
+func (e podTemplate) processContainer(s runtime.Spec, p runtime.ProcessSpec, image string) corev1.Container {
 	folders := []string{homeDir, tmpDir}
 	c := corev1.Container{
 		Name: p.Exec, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,

@@ -24,7 +24,7 @@ func TestResources(t *testing.T) {
 				s.Processes = append(s.Processes, p)
 			}
 			e := &Engine{cfg: Config{CPU: cpu, Namespace: "dew", Name: "dew"}}
-			p := e.pod(s, "instance", "stack")
+			p := podTemplate{e}.pod(s, "instance", "stack")
 			for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
 				var requests, limits int64
 				for _, c := range p.Spec.Containers {

@@ -73,12 +73,15 @@ func (r removal) apply(x runtime.Exit) runtime.Exit {
 	return x
 }
 
+// removed has the steps of the end of a container that Kubernetes removes.
+type removed struct{ *container }
+
 // removalPatience is how much later than the exits Kubernetes can say why it stopped a
 // Pod.
 const removalPatience = 10 * time.Second
 
 // awaitRemoval waits until Kubernetes says why it stopped the containers of the Pod.
-func (c *container) awaitRemoval() (r removal) {
+func (c removed) awaitRemoval() (r removal) {
 	ctx, cancel := context.WithTimeout(c.ctx, removalPatience)
 	defer cancel()
 	_ = c.await(ctx, func() bool { // without a reason the exit keeps its own cause
@@ -92,7 +95,7 @@ func (c *container) awaitRemoval() (r removal) {
 
 // explainStop reports the exits of a Pod that Kubernetes stops, when it is known why. It
 // reports main first, because the removal is about the whole instance.
-func (c *container) explainStop() {
+func (c removed) explainStop() {
 	r := c.awaitRemoval()
 	ctx, cancel := context.WithTimeout(c.ctx, c.e.cfg.GracePeriod+exitPatience)
 	defer cancel()
@@ -115,7 +118,7 @@ func (c *container) explainStop() {
 
 // silentNode reports the exits of a Pod that Kubernetes has given up. Its node does not
 // answer, so nothing else will report them. An agent that is connected does.
-func (c *container) silentNode(deleted time.Time) {
+func (c removed) silentNode(deleted time.Time) {
 	if process.Sleep(c.ctx, time.Until(deleted)+exitPatience) != nil {
 		return
 	}

@@ -125,7 +125,7 @@ func (c starting) build(ctx context.Context, kind string) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pods := e.cfg.Client.CoreV1().Pods(e.cfg.Namespace)
-	if _, err := pods.Create(call, e.pod(s, kind, image), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(call, podTemplate{e}.pod(s, kind, image), metav1.CreateOptions{}); err != nil {
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("cannot create the Pod: %w", err)
 		}

@@ -134,7 +134,7 @@ func (c *container) podChanged(p *corev1.Pod) {
 	case p.DeletionTimestamp != nil && !c.leaving:
 		c.leaving = true
 		close(c.removing)
-		c.spawn(func() { c.silentNode(p.DeletionTimestamp.Time) })
+		c.spawn(func() { removed{c}.silentNode(p.DeletionTimestamp.Time) })
 	}
 }
 
