@@ -57,7 +57,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs fresh clean root console-vendor
+.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -162,11 +162,17 @@ uninstall: ## remove what `make install` installed; apps and logs in /var/lib/de
 deb: ## build a Debian package, bin/dew_VERSION_ARCH.deb (ARCH=amd64 or arm64)
 	@dist/deb.sh '$(VERSION)' '$(ARCH)'
 
-tarballs: ## make bin/dew_VERSION_ARCH.tar.gz with static programs for amd64 and arm64
+# The files have the time of the newest commit, so that two builds are the same.
+tarballs: ## make bin/dew_VERSION_ARCH.tar.gz with static programs for amd64 and arm64, their bill of materials and licenses
 	@for arch in amd64 arm64; do \
 		$(MAKE) --no-print-directory build ARCH=$$arch BIN=bin/$$arch && \
-		tar -C bin/$$arch -czf bin/dew_$(VERSION)_$$arch.tar.gz --owner 0 --group 0 . && echo bin/dew_$(VERSION)_$$arch.tar.gz || exit 1; \
+		rm -f bin/$$arch/dew.cdx.json bin/$$arch/LICENSES.txt && $(GO) run -trimpath ./dist/parts -version '$(VERSION)' -out bin/$$arch bin/$$arch/* && \
+		tar -C bin/$$arch -c --owner 0 --group 0 --numeric-owner --sort name --mtime "@$$(git log -1 --format=%ct)" --mode go-w . | gzip -9n >bin/dew_$(VERSION)_$$arch.tar.gz && \
+		echo bin/dew_$(VERSION)_$$arch.tar.gz || exit 1; \
 	done
+
+reproducible: ## build the newest commit twice and compare all programs and packages (ten minutes)
+	@dist/reproducible.sh
 
 console-vendor: ## fetch the third-party scripts of the console with npm, and verify their checksums
 	@dist/console-vendor.sh

@@ -22,6 +22,9 @@ case $number in
 *) number=0~git+$number ;;
 esac
 
+# The files have the time of the newest commit, so that two builds are the same.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
@@ -38,6 +41,8 @@ fi
 dist/install.sh install "$programs" "$native" "$tree" /usr /lib/systemd/system
 gzip -9n "$tree"/usr/share/man/man*/*
 install -D -m 644 LICENSE "$tree/usr/share/doc/dew/copyright"
+go run -trimpath ./dist/parts -version "$version" -out "$tree/usr/share/doc/dew" "$programs/dew" "$programs/dewd" "$programs"/dew-*
+gzip -9n "$tree/usr/share/doc/dew/LICENSES.txt"
 install -d "$tree/usr/share/zsh/vendor-completions" "$tree/DEBIAN"
 mv "$tree/usr/share/zsh/site-functions/_dew" "$tree/usr/share/zsh/vendor-completions/_dew"
 rmdir "$tree/usr/share/zsh/site-functions"
