@@ -26,12 +26,24 @@ import (
 	"github.com/dewrun/dew/runtime/runtimetest"
 )
 
+// built is the folder with the programs, empty if no test needed them.
+var built string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built) // in the folder for temporary files
+	}
+	os.Exit(code)
+}
+
 // programs are dew's programs for Pods, built once for all tests.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "dew-pod-test-")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir, "../../cmd/dew-pod", "../../cmd/dew-init", "../../cmd/dew-sftp")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -51,12 +51,24 @@ func rules(t testing.TB) (out []kubetest.Rule) {
 	return out
 }
 
+// built is the folder with the programs, empty if no test needed them.
+var built string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built) // in the folder for temporary files
+	}
+	os.Exit(code)
+}
+
 // programs builds dewd with Kubernetes, the other programs, and the sample app.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "dew-k8stest-")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	for _, args := range [][]string{
 		{"build", "-C", "../../..", "-tags", "kubernetes", "-ldflags=-s -w", "-o", dir + "/", "./cmd/..."},
 		{"build", "-C", "../../../examples", "-o", dir + "/app/", "./config-sidecar/app", "./config-sidecar/config-server"},
