@@ -1,0 +1,60 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/fire/load"
+	"github.com/dewrun/dew/fire/world"
+)
+
+// Env is what faults can break.
+type Env struct {
+	World  *world.World
+	Ledger *load.Ledger
+	Slots  []world.Slot // whose instances faults can end
+}
+
+// Draw has the random choices of one fault. They come from the seed.
+type Draw struct {
+	Target uint64        // which of several
+	Byte   uint64        // where to cut a file
+	Hold   time.Duration // how long the fault lasts
+}
+
+// Fault is one row. Inject returns what ends the fault, which is called after Hold; nil
+// if nothing has to be ended.
+type Fault struct {
+	Name   string
+	Weight int
+	Inject func(ctx context.Context, e *Env, d Draw) (heal func() error, err error)
+}
+
+// All returns every fault.
+func All() []Fault {
+	return slices.Concat(kills(), machine(), scarcity())
+}
+
+// ByName finds a fault.
+func ByName(name string) (Fault, error) {
+	for _, f := range All() {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return Fault{}, fmt.Errorf("no fault is called %q", name)
+}
+
+// target returns the running instance of the drawn slot.
+func (e *Env) target(d Draw) (world.Instance, error) {
+	slot := e.Slots[d.Target%uint64(len(e.Slots))]
+	for _, in := range e.World.Running() {
+		if in.Slot == slot {
+			e.Ledger.See(in)
+			return in, nil
+		}
+	}
+	return world.Instance{}, fmt.Errorf("no instance of %s runs", slot)
+}

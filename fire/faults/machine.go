@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/fire/world"
+	"github.com/dewrun/dew/runtime/containerd/names"
+)
+
+// machine returns the faults of another program on the machine: it removes the bridge, a
+// network namespace, a table of the firewall or a cgroup.
+func machine() []Fault {
+	return []Fault{
+		{"remove bridge", 1, removeBridge},
+		{"bridge down", 1, bridgeDown},
+		{"unmount network namespace", 1, unmountNamespace},
+		{"remove firewall table", 1, removeTable("")},
+		{"remove policies table", 1, removeTable("-policies")},
+	}
+}
+
+func removeBridge(_ context.Context, e *Env, _ Draw) (func() error, error) {
+	br, err := netlink.LinkByName(e.World.Names.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	return nil, netlink.LinkDel(br)
+}
+
+func bridgeDown(_ context.Context, e *Env, _ Draw) (func() error, error) {
+	br, err := netlink.LinkByName(e.World.Names.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	return nil, netlink.LinkSetDown(br)
+}
+
+// unmountNamespace removes the file that names a network namespace, as ip netns del
+// does. The processes stay in the namespace.
+func unmountNamespace(_ context.Context, e *Env, d Draw) (func() error, error) {
+	in, err := e.target(d)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(e.World.Run, "netns", names.Prefix+in.ID)
+	return nil, errors.Join(unix.Unmount(path, unix.MNT_DETACH), os.Remove(path))
+}
+
+func removeTable(suffix string) func(context.Context, *Env, Draw) (func() error, error) {
+	return func(_ context.Context, e *Env, _ Draw) (func() error, error) {
+		c, err := nftables.New()
+		if err != nil {
+			return nil, err
+		}
+		c.DelTable(&nftables.Table{Name: e.World.Names.Table + suffix, Family: nftables.TableFamilyINet})
+		return nil, c.Flush()
+	}
+}
+
+// scarcity returns the faults that leave dewd too little of something.
+func scarcity() []Fault {
+	return []Fault{
+		{"dewd without free files", 1, fewFiles},
+		{"dewd without free threads", 1, fewThreads},
+		{"dewd without free memory", 1, fewMemory},
+		{"dewd without processor time", 1, starved(func(e *Env) (int, error) { return e.World.Dewd() })},
+		{"containerd without processor time", 1, starved(func(e *Env) (int, error) { return e.World.Containerd() })},
+		{"disk full", 2, diskFull(0)},
+		{"disk nearly full", 1, diskFull(512 << 10)},
+	}
+}
+
+// fewFiles leaves dewd two more files than it has open.
+func fewFiles(_ context.Context, e *Env, _ Draw) (func() error, error) {
+	pid, err := e.World.Dewd()
+	if err != nil {
+		return nil, err
+	}
+	open, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+	if err != nil {
+		return nil, err
+	}
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		return nil, err
+	}
+	low := unix.Rlimit{Cur: uint64(len(open)) + 2, Max: old.Max}
+	return func() error { return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &old, nil) }, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &low, nil)
+}
+
+// fewThreads lets dewd create no thread and no process. A Go program exits if it cannot
+// create a thread.
+func fewThreads(_ context.Context, e *Env, _ Draw) (func() error, error) {
+	return e.limitDewd("pids", "1")
+}
+
+// fewMemory lets dewd allocate almost no memory, so that the kernel kills it.
+func fewMemory(_ context.Context, e *Env, _ Draw) (func() error, error) {
+	return e.limitDewd("memory", strconv.Itoa(256<<10))
+}
+
+// limitDewd limits dewd so much that it can exit.
+func (e *Env) limitDewd(controller, limit string) (func() error, error) {
+	pid, err := e.World.Dewd()
+	if err != nil {
+		return nil, err
+	}
+	end := e.World.Expect()
+	release, err := e.World.Limit(controller, limit, pid)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return func() error { defer end(); return release() }, nil
+}
+
+// starved lets a process use 1% of a processor.
+func starved(find func(*Env) (int, error)) func(context.Context, *Env, Draw) (func() error, error) {
+	return func(_ context.Context, e *Env, _ Draw) (func() error, error) {
+		pid, err := find(e)
+		if err != nil {
+			return nil, err
+		}
+		return e.World.Limit("cpu", "1000 100000", pid)
+	}
+}
+
+func diskFull(except int64) func(context.Context, *Env, Draw) (func() error, error) {
+	return func(_ context.Context, e *Env, _ Draw) (func() error, error) { return e.World.Fill(except) }
+}
+
+// loseGroup moves a main process out of its cgroup and removes the cgroup.
+func loseGroup(_ context.Context, e *Env, d Draw) (func() error, error) {
+	in, err := e.target(d)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.World.LoseGroup(in.ID, world.SidecarLeaf); err != nil {
+		return nil, fmt.Errorf("cannot remove the cgroup of %s: %w", in.Slot, err)
+	}
+	return nil, nil
+}

@@ -1,0 +1,118 @@
+//go:build integration
+
+package fire_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/fire"
+	"github.com/dewrun/dew/fire/faults"
+	"github.com/dewrun/dew/testkit"
+)
+
+// bound limits the time from the end of a fault until all invariants hold.
+const bound = 90 * time.Second
+
+// Each fault once, or the schedule of DEW_FIRE_SEED with DEW_FIRE_FAULTS faults. dewd has
+// the race detector.
+func TestFire(t *testing.T) {
+	testkit.NeedRoot(t)
+	seed, apps := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_APPS", 6)
+	rows := selected(t, os.Getenv("DEW_FIRE_ONLY"))
+	steps := fire.Once(seed, rows)
+	if n := number(t, "DEW_FIRE_FAULTS", 0); n > 0 {
+		steps = fire.Schedule(seed, n, rows)
+	}
+	dir := testkit.ShortDir(t)
+	report, err := fire.Run(t.Context(), fire.Options{
+		Seed: seed, Steps: steps, Apps: apps, Dir: dir, Bin: programs(t), Bound: bound, Out: lines{t},
+	})
+	t.Logf("%d faults in %.0f s, slowest %.1f s, checked %v", len(steps), report.Seconds, report.Slowest, report.Checked)
+	if err != nil {
+		keepLog(t, filepath.Join(dir, "dewd.log"))
+		t.Fatalf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d", err, seed, len(steps), apps)
+	}
+}
+
+// selected returns the faults with names that are separated by commas, or all faults.
+func selected(t *testing.T, only string) []faults.Fault {
+	t.Helper()
+	if only == "" {
+		return faults.All()
+	}
+	var rows []faults.Fault
+	for name := range strings.SplitSeq(only, ",") {
+		rows = append(rows, testkit.Must(faults.ByName(strings.TrimSpace(name)))(t))
+	}
+	return rows
+}
+
+// lines writes to the log of a test at once, so that a long run shows how far it is.
+type lines struct{ t *testing.T }
+
+func (l lines) Write(b []byte) (int, error) {
+	l.t.Helper()
+	fmt.Fprintf(os.Stderr, "%s", b)
+	return len(b), nil
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
+	if err != nil {
+		t.Fatalf("%s is not a number: %v", name, err)
+	}
+	return n
+}
+
+// keepLog copies the output of dewd to a folder that outlives the test.
+func keepLog(t *testing.T, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err == nil {
+		kept := filepath.Join(os.TempDir(), "dew-fire-dewd.log")
+		err = os.WriteFile(kept, b, 0o600)
+		t.Logf("the output of dewd is in %s", kept)
+	}
+	if err != nil {
+		t.Log(err)
+	}
+}
+
+// programs builds the programs of a run, or returns the folder DEW_TEST_BIN.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("DEW_TEST_BIN"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	others := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "./testdata/counter")
+	others.Env = append(os.Environ(), "CGO_ENABLED=0")
+	dewd := exec.Command("go", "build", "-race", "-trimpath", "-o", dir+"/", "../cmd/dewd")
+	for _, c := range []*exec.Cmd{others, dewd} {
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c, err, out)
+		}
+	}
+	return dir
+}
+
+// A seed determines its schedule, and a longer schedule begins with the shorter one.
+func TestScheduleReproduces(t *testing.T) {
+	long, short := fire.Schedule(7, 50, faults.All()), fire.Schedule(7, 20, faults.All())
+	if !slices.Equal(long[:20], short) {
+		t.Errorf("the first steps of seed 7 differ:\n%v\n%v", long[:20], short)
+	}
+	if slices.Equal(short, fire.Schedule(8, 20, faults.All())) {
+		t.Error("the seeds 7 and 8 have the same schedule")
+	}
+}
