@@ -43,14 +43,14 @@ func TestFire(t *testing.T) {
 	}
 }
 
-// selected returns the faults with names that are separated by commas, or all faults.
+// selected returns the faults with names that are separated by semicolons, or all faults.
 func selected(t *testing.T, only string) []faults.Fault {
 	t.Helper()
 	if only == "" {
 		return faults.All()
 	}
 	var rows []faults.Fault
-	for name := range strings.SplitSeq(only, ",") {
+	for name := range strings.SplitSeq(only, ";") {
 		rows = append(rows, testkit.Must(faults.ByName(strings.TrimSpace(name)))(t))
 	}
 	return rows

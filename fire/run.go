@@ -117,7 +117,7 @@ func (r *run) step(ctx context.Context, s Step) error {
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	r.done++
 	r.report.add(s.Fault, took)
-	fmt.Fprintf(r.Out, "seed %d fault %3d: %-36s settled after %s\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond))
+	fmt.Fprintf(r.Out, "seed %d fault %3d: %-36s settled after %s; dewd started %d times\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond), r.world.Starts())
 	if err != nil {
 		return fmt.Errorf("fault %q: %w", s.Fault, err)
 	}
@@ -136,7 +136,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // end checks the stored logs from their first line, deletes all apps and looks for what
 // is left of them.
 func (r *run) end(ctx context.Context) error {
-	if err := check.StoredLogs(ctx, r.subject); err != nil {
+	if err := check.StoredLogs(ctx, r.subject, r.Bound); err != nil {
 		return err
 	}
 	if err := check.Deleted(ctx, r.subject, r.Bound); err != nil {

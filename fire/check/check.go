@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/fire/load"
 	"github.com/dewrun/dew/fire/world"
@@ -113,12 +116,30 @@ func desiredIsActual(ctx context.Context, s *Subject) error {
 			if st.State != "RUNNING" || st.InstanceGUID != running[slot] {
 				return fmt.Errorf("dewd reports %s as %s with instance %q, and %q runs", slot, st.State, st.InstanceGUID, running[slot])
 			}
+			if err := connected(ctx, s.World.Names.Bridge, st.InternalIP); err != nil {
+				return fmt.Errorf("instance %s of %s is not connected to the bridge: %w", st.InstanceGUID, slot, err)
+			}
 		}
 		if err := answered(ctx, s, a); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// connected opens a connection to an instance through the bridge. The router does not use
+// the bridge. Without a bridge, the machine would send the packets elsewhere.
+func connected(ctx context.Context, bridge, address string) error {
+	const limit = 2 * time.Second
+	d := net.Dialer{Timeout: limit, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), bridge) })
+		return errors.Join(err, cerr)
+	}}
+	c, err := d.DialContext(ctx, "tcp4", net.JoinHostPort(address, "8080"))
+	if err == nil {
+		err = c.Close()
+	}
+	return err
 }
 
 // answered sends requests to an app until each of its instances has answered.
@@ -179,7 +200,7 @@ func linesStored(_ context.Context, s *Subject) error {
 		for _, p := range f.Problems() {
 			errs = append(errs, errors.New(p))
 		}
-		errs = append(errs, f.Missing())
+		errs = append(errs, f.Missing(s.Ledger.Printed()))
 	}
 	return errors.Join(errs...)
 }

@@ -55,16 +55,21 @@ func doubles(w *world.World, l *load.Ledger) map[world.Slot]string {
 
 // StoredLogs reads the log of every app from its first line and checks the numbers
 // again, and lets dewd verify the stored files.
-func StoredLogs(ctx context.Context, s *Subject) error {
+func StoredLogs(ctx context.Context, s *Subject, bound time.Duration) error {
 	for _, a := range s.Apps {
 		f := load.NewFollower(a, s.Ledger)
+		// A line is in the log shortly after its process has reported it.
+		printed := s.Ledger.Printed()
+		if err := world.Until(ctx, bound, func() error { return linesStored(ctx, s) }); err != nil {
+			return err
+		}
 		if err := f.ReadAll(ctx, s.World); err != nil {
 			return fmt.Errorf("cannot read the log of %s: %w", a.Name, err)
 		}
 		if ps := f.Problems(); len(ps) > 0 {
 			return errors.New("the stored log is wrong: " + strings.Join(ps, "\n"))
 		}
-		if err := f.Missing(); err != nil {
+		if err := f.Missing(printed); err != nil {
 			return fmt.Errorf("the stored log is not complete: %w", err)
 		}
 		report, err := s.World.Client.Logs().Verify(ctx, a.GUID)

@@ -24,12 +24,15 @@ type Draw struct {
 	Hold   time.Duration // how long the fault lasts
 }
 
-// Fault is one row. Inject returns what ends the fault, which is called after Hold; nil
+// Inject begins a fault. It returns what ends the fault, which is called after Hold; nil
 // if nothing has to be ended.
+type Inject func(ctx context.Context, e *Env, d Draw) (heal func() error, err error)
+
+// Fault is one row.
 type Fault struct {
 	Name   string
-	Weight int
-	Inject func(ctx context.Context, e *Env, d Draw) (heal func() error, err error)
+	Weight int // how often it is chosen
+	Inject Inject
 }
 
 // All returns every fault.

@@ -23,6 +23,9 @@ type part struct {
 // dewd is the name of the part that World starts again.
 const dewd = "dewd"
 
+// sidecarPart is the index of the sidecar in parts.
+const sidecarPart = 5
+
 func parts() []part {
 	return []part{
 		{dewd, 4, findDewd},
@@ -58,7 +61,7 @@ func kills() []Fault {
 }
 
 // killed returns a fault that kills processes, the first one first.
-func killed(list ...part) func(context.Context, *Env, Draw) (func() error, error) {
+func killed(list ...part) Inject {
 	return func(_ context.Context, e *Env, d Draw) (func() error, error) {
 		var pids []int
 		for _, p := range list {
@@ -85,7 +88,7 @@ func killed(list ...part) func(context.Context, *Env, Draw) (func() error, error
 }
 
 // stopped returns a fault that stops a process for a while.
-func stopped(p part) func(context.Context, *Env, Draw) (func() error, error) {
+func stopped(p part) Inject {
 	return func(_ context.Context, e *Env, d Draw) (func() error, error) {
 		pid, _, _, err := p.find(e, d)
 		if err != nil {

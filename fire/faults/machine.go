@@ -25,6 +25,7 @@ func machine() []Fault {
 		{"unmount network namespace", 1, unmountNamespace},
 		{"remove firewall table", 1, removeTable("")},
 		{"remove policies table", 1, removeTable("-policies")},
+		{"remove cgroup", 1, loseGroup},
 	}
 }
 
@@ -55,7 +56,7 @@ func unmountNamespace(_ context.Context, e *Env, d Draw) (func() error, error) {
 	return nil, errors.Join(unix.Unmount(path, unix.MNT_DETACH), os.Remove(path))
 }
 
-func removeTable(suffix string) func(context.Context, *Env, Draw) (func() error, error) {
+func removeTable(suffix string) Inject {
 	return func(_ context.Context, e *Env, _ Draw) (func() error, error) {
 		c, err := nftables.New()
 		if err != nil {
@@ -66,16 +67,37 @@ func removeTable(suffix string) func(context.Context, *Env, Draw) (func() error,
 	}
 }
 
-// scarcity returns the faults that leave dewd too little of something.
+// scarcity returns the faults that leave dewd too little of something. Each exists
+// alone, and together with a sidecar that is killed: then dewd must start an instance.
 func scarcity() []Fault {
-	return []Fault{
+	alone := []Fault{
 		{"dewd without free files", 1, fewFiles},
 		{"dewd without free threads", 1, fewThreads},
 		{"dewd without free memory", 1, fewMemory},
 		{"dewd without processor time", 1, starved(func(e *Env) (int, error) { return e.World.Dewd() })},
 		{"containerd without processor time", 1, starved(func(e *Env) (int, error) { return e.World.Containerd() })},
-		{"disk full", 2, diskFull(0)},
+		{"disk full", 1, diskFull(0)},
 		{"disk nearly full", 1, diskFull(512 << 10)},
+	}
+	var both []Fault
+	for _, f := range alone {
+		both = append(both, Fault{f.Name + ", sidecar killed", 1, withKill(f.Inject)})
+	}
+	return append(alone, both...)
+}
+
+// withKill adds the kill of a sidecar to a fault.
+func withKill(inject Inject) Inject {
+	kill := killed(parts()[sidecarPart])
+	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
+		heal, err := inject(ctx, e, d)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := kill(ctx, e, d); err != nil {
+			return nil, errors.Join(err, heal())
+		}
+		return heal, nil
 	}
 }
 
@@ -120,11 +142,16 @@ func (e *Env) limitDewd(controller, limit string) (func() error, error) {
 		end()
 		return nil, err
 	}
-	return func() error { defer end(); return release() }, nil
+	return func() error {
+		defer end()
+		err := release()
+		e.World.Forgive()
+		return err
+	}, nil
 }
 
 // starved lets a process use 1% of a processor.
-func starved(find func(*Env) (int, error)) func(context.Context, *Env, Draw) (func() error, error) {
+func starved(find func(*Env) (int, error)) Inject {
 	return func(_ context.Context, e *Env, _ Draw) (func() error, error) {
 		pid, err := find(e)
 		if err != nil {
@@ -134,11 +161,11 @@ func starved(find func(*Env) (int, error)) func(context.Context, *Env, Draw) (fu
 	}
 }
 
-func diskFull(except int64) func(context.Context, *Env, Draw) (func() error, error) {
+func diskFull(except int64) Inject {
 	return func(_ context.Context, e *Env, _ Draw) (func() error, error) { return e.World.Fill(except) }
 }
 
-// loseGroup moves a main process out of its cgroup and removes the cgroup.
+// loseGroup moves a sidecar out of its cgroup and removes the cgroup.
 func loseGroup(_ context.Context, e *Env, d Draw) (func() error, error) {
 	in, err := e.target(d)
 	if err != nil {

@@ -142,13 +142,13 @@ func (f *Follower) Lines() int {
 }
 
 // Missing returns an error if lines are missing that processes reported to have printed.
-func (f *Follower) Missing() error {
+func (f *Follower) Missing(printed map[Printer]int) error {
 	endings := f.ledger.Endings()
 	slots := f.ledger.Seen()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var errs []error
-	for p, n := range f.ledger.Printed() {
+	for p, n := range printed {
 		if slots[p.Instance].App != f.app.Name || endings[p.Instance].LosesOutput {
 			continue
 		}

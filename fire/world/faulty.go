@@ -12,6 +12,9 @@ func (w *World) Faulty() error {
 	if err != nil {
 		return err
 	}
+	w.mu.Lock()
+	b = b[min(w.forgiven, len(b)):]
+	w.mu.Unlock()
 	const context = 6000
 	for _, word := range []string{"DATA RACE", "\npanic: ", "\nfatal error: ", "goroutine 1 ["} {
 		if i := bytes.Index(b, []byte(word)); i >= 0 {
@@ -19,4 +22,15 @@ func (w *World) Faulty() error {
 		}
 	}
 	return nil
+}
+
+// Forgive ignores the output of dewd so far. It is for faults after which a Go program
+// cannot continue.
+func (w *World) Forgive() {
+	b, err := os.ReadFile(w.LogFile())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.forgiven = len(b)
+	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // volumeBytes is the size of the file system of the root. The file is sparse.
-const volumeBytes = 1 << 30
+const volumeBytes = 3 << 30
 
 // filler is the file that fills the volume.
 const filler = "filler"

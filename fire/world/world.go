@@ -46,6 +46,7 @@ type World struct {
 	starts     int
 	unexpected []string // exits of dewd that nothing explains
 	closed     bool
+	forgiven   int // bytes of dewd's output that Faulty ignores
 }
 
 // New creates the folders of a world in dir. Start starts its dewd.
