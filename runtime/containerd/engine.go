@@ -162,8 +162,8 @@ func (e *Engine) Keep(ctx context.Context) {
 		e.checkCaptures(ctx)
 		e.retryRemovals(ctx)
 		e.crashed.trim(ctx)
-		if err := e.restoreNetwork(); err != nil {
-			e.log.Warn("cannot restore the network of the instances", "err", err)
+		if err := errors.Join(e.restoreNetwork(), e.restoreGroups()); err != nil {
+			e.log.Warn("cannot restore what another program removed", "err", err)
 		}
 		if round%firewallEvery != 0 {
 			continue

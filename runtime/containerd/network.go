@@ -2,12 +2,10 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 
 	"github.com/dewrun/dew/certs"
-	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/dns"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 )
@@ -50,38 +48,4 @@ func (c *container) Dial(ctx context.Context, network, address string) (net.Conn
 		return c.e.net.Dial(ctx, c.spec.Instance, network, address)
 	}
 	return dns.Dial(ctx, c.dir, dial, network, address)
-}
-
-// restoreNetwork restores the parts of the network that another program has removed:
-// the bridge, its ports, and the mounts of network namespaces.
-func (e *Engine) restoreNetwork() error {
-	var ids []runtime.InstanceID
-	var errs error
-	for _, c := range e.known.all() {
-		ids = append(ids, c.spec.Instance)
-		errs = errors.Join(errs, c.restoreNamespace())
-	}
-	restored, err := e.net.Restore(ids)
-	if restored {
-		e.log.Warn("another program changed the bridge of the instances; dewd restored it", "bridge", e.cfg.Names.Bridge)
-	}
-	return errors.Join(errs, err)
-}
-
-// restoreNamespace mounts the network namespace again while a process is in it.
-func (c *container) restoreNamespace() error {
-	for _, p := range c.procs {
-		if p.pid == 0 || p.ended.Load() || c.init.stopping.Load() {
-			continue
-		}
-		restored, err := c.e.net.RestoreNamespace(c.spec.Instance, p.pid)
-		if restored {
-			c.e.log.Warn("another program unmounted the network namespace of an instance; dewd mounted it again", "instance", c.spec.Instance)
-		}
-		if c.init.stopping.Load() { // the removal could have been before the mount
-			return errors.Join(err, c.e.net.Remove(c.spec.Instance))
-		}
-		return err
-	}
-	return nil
 }
