@@ -11,7 +11,7 @@ import (
 // Restore moves a process back only if it is not in its leaf in some hierarchy.
 func TestRestoreMovesBack(t *testing.T) {
 	t.Parallel()
-	self := os.Getpid()
+	self := testkit.Sleeper(t).Process.Pid // it has no children
 	for name, c := range map[string]*Hierarchies{"v1": fakeV1(t, false), "hybrid": fakeV1(t, true), "v2": fakeV2(t)} {
 		for _, m := range c.leafMounts() {
 			testkit.Touch(t, c.path(m, someInstance, "main"), "cgroup.procs", "memory.limit_in_bytes", "memory.max")
