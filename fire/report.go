@@ -43,5 +43,6 @@ func (r *Report) finish(run *run) {
 	for _, f := range run.subject.Followers {
 		r.Checked["lines"] += f.Lines()
 	}
+	r.Checked["drained lines"], _, _ = run.peers.Drained()
 	r.Samples = run.subject.Samples()
 }

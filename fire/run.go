@@ -2,6 +2,7 @@ package fire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -43,18 +44,25 @@ type run struct {
 	done    int // faults
 	world   *world.World
 	ledger  *load.Ledger
-	apps    []load.App
+	peers   *load.Peers
+	apps    []load.App // the last one is that of churn
+	churn   *load.Churn
 	subject *check.Subject
 	workers sync.WaitGroup
 }
 
 func (r *run) all(ctx context.Context) (err error) {
-	if r.world, err = world.New(r.Dir, r.Bin); err != nil {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if r.peers, err = load.NewPeers(ctx); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
+	if r.world, err = world.New(r.Dir, r.Bin, "--smtp", r.peers.Mail.Address(), "--smtp-tls", "none"); err != nil {
+		return err
+	}
+	loads, endLoad := context.WithCancel(ctx)
 	defer func() {
-		stop()
+		endLoad()
 		r.workers.Wait()
 		if terr := r.world.TearDown(); err == nil {
 			err = terr
@@ -63,7 +71,7 @@ func (r *run) all(ctx context.Context) (err error) {
 	if err := r.world.Start(ctx); err != nil {
 		return err
 	}
-	if err := r.begin(ctx); err != nil {
+	if err := r.begin(ctx, loads); err != nil {
 		return err
 	}
 	for _, s := range r.Steps {
@@ -71,28 +79,64 @@ func (r *run) all(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return r.end(ctx)
+	return r.end(ctx, endLoad)
 }
 
-// begin pushes the apps and starts the load.
-func (r *run) begin(ctx context.Context) error {
+// begin pushes the apps and starts the load, which runs until loads is done.
+func (r *run) begin(ctx, loads context.Context) error {
 	r.ledger, r.apps = load.NewLedger(), load.Plan(r.Apps)
 	if err := load.Push(ctx, r.world, r.apps); err != nil {
+		return err
+	}
+	r.churn = &load.Churn{World: r.world, Ledger: r.ledger, Peers: r.peers, App: r.apps[len(r.apps)-1], Target: r.apps[0]}
+	if err := r.prepare(ctx); err != nil {
 		return err
 	}
 	var fs []*load.Follower
 	for _, a := range r.apps {
 		f := load.NewFollower(a, r.ledger)
 		fs = append(fs, f)
-		r.workers.Go(func() { f.Follow(ctx, r.world) })
-		r.workers.Go(func() { load.Requests(ctx, r.world, r.ledger, a.Name) })
+		r.workers.Go(func() { f.Follow(loads, r.world) })
+		r.workers.Go(func() { load.Requests(loads, r.world, r.ledger, a.Name) })
 	}
-	r.workers.Go(func() { check.Watch(ctx, r.world, r.ledger) })
+	for _, a := range r.apps[:min(writers, len(r.apps))] {
+		r.workers.Go(func() { load.Writes(loads, r.world, r.ledger, a) })
+	}
+	r.workers.Go(func() { load.Mails(loads, r.world, r.ledger) })
+	r.workers.Go(func() { check.Watch(loads, r.world, r.ledger, r.churn.App.Name) })
 	r.subject = check.NewSubject(r.world, r.ledger, r.apps, fs)
+	r.subject.Peers = r.peers
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	fmt.Fprintf(r.Out, "seed %d: %d apps with %d instances, settled after %s\n", r.Seed, len(r.apps), len(load.Slots(r.apps)), took.Round(time.Millisecond))
+	r.subject.Churn = r.churn
+	r.workers.Go(func() { r.churn.Run(loads) })
 	return err
 }
+
+// writers is the number of apps whose environment the load changes.
+const writers = 3
+
+// drain is the name of the service instance with the log drain of the second app.
+const drain = "fire-drain"
+
+// prepare registers the peers, and starts the load that needs an org.
+func (r *run) prepare(ctx context.Context) error {
+	if err := load.CreateMailer(ctx, r.world); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"create-user-provided-service", drain, "-l", "syslog://" + r.peers.Syslog.Address()},
+		{"bind-service", r.drained(), drain},
+	} {
+		if _, err := r.world.Dew(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return r.churn.Start(ctx)
+}
+
+// drained is the app with the log drain.
+func (r *run) drained() string { return r.apps[1].Name }
 
 // step injects one fault, ends it, and waits until all invariants hold.
 func (r *run) step(ctx context.Context, s Step) error {
@@ -103,25 +147,36 @@ func (r *run) step(ctx context.Context, s Step) error {
 	if err := sleep(ctx, s.Pause); err != nil {
 		return err
 	}
-	env := &faults.Env{World: r.world, Ledger: r.ledger, Slots: load.Slots(r.apps)}
+	env := &faults.Env{World: r.world, Ledger: r.ledger, Slots: load.Slots(r.apps[:len(r.apps)-1]), Peers: r.peers, Pause: r.churn.Pause, Note: r.note}
 	heal, err := f.Inject(ctx, env, s.Draw)
 	if err != nil {
-		return fmt.Errorf("cannot inject %q: %w", s.Fault, err)
+		return fmt.Errorf("fault %q: %w", s.Fault, err)
 	}
 	if heal != nil {
 		err = sleep(ctx, s.Draw.Hold)
 		if herr := heal(); herr != nil || err != nil {
-			return fmt.Errorf("cannot end %q: %w", s.Fault, herr)
+			return fmt.Errorf("cannot end %q: %w", s.Fault, errors.Join(err, herr))
 		}
 	}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	r.done++
 	r.report.add(s.Fault, took)
-	fmt.Fprintf(r.Out, "seed %d fault %3d: %-36s settled after %s; dewd started %d times\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond), r.world.Starts())
+	fmt.Fprintf(r.Out, "seed %d fault %3d: %-48s settled after %s; dewd started %d times\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond), r.world.Starts())
 	if err != nil {
 		return fmt.Errorf("fault %q: %w", s.Fault, err)
 	}
 	return nil
+}
+
+// note notes what dewd has acknowledged, for a copy of its root.
+func (r *run) note() faults.Noted {
+	values, spaces := r.ledger.Values(), r.ledger.Spaces()
+	return func(ctx context.Context, w *world.World) error {
+		if err := check.WritesIn(ctx, w, r.subject, values, spaces); err != nil {
+			return err
+		}
+		return check.Runs(ctx, w, r.apps[:len(r.apps)-1], r.Bound)
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -133,12 +188,22 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// end checks the stored logs from their first line, deletes all apps and looks for what
-// is left of them.
-func (r *run) end(ctx context.Context) error {
-	if err := check.StoredLogs(ctx, r.subject, r.Bound); err != nil {
-		return err
+// end checks the promises that take longer and the stored logs from their first line.
+// Then it deletes all apps and looks for what is left of them.
+func (r *run) end(ctx context.Context, endLoad func()) error {
+	pause := r.churn.Pause()
+	defer pause()
+	for _, check := range []func() error{
+		func() error { return check.StoredLogs(ctx, r.subject, r.Bound) },
+		func() error { return check.LinesReach(ctx, r.subject, r.drained(), r.Bound) },
+		func() error { return check.MailsDelivered(ctx, r.subject, r.Bound) },
+		func() error { return r.churn.Finish(ctx, r.Bound) },
+	} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
+	endLoad()
 	if err := check.Deleted(ctx, r.subject, r.Bound); err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ type Subject struct {
 	Ledger    *load.Ledger
 	Apps      []load.App
 	Followers []*load.Follower
+	Peers     *load.Peers // nil without peers
+	Churn     *load.Churn // nil if no app comes and goes
 
 	baseline map[int]world.Sample // first measurement of each dewd, by its start
 	samples  []world.Sample
@@ -55,6 +57,8 @@ func Settled() []Invariant {
 		{"every exit has one record", false, exitsRecorded},
 		{"no healthy instance is killed", true, nobodyElseEnded},
 		{"every printed line is in the log once", false, linesStored},
+		{"every acknowledged write is stored", false, writesStored},
+		{"every line reaches the log drain", false, linesDrained},
 		{"one running instance per slot", true, ledgerClean},
 		{"files and goroutines of dewd are bounded", false, bounded},
 	}
@@ -63,6 +67,9 @@ func Settled() []Invariant {
 // Settle waits until all invariants hold. It returns how long the slowest one took, and
 // an error with its name for each that does not hold within the bound.
 func Settle(ctx context.Context, s *Subject, bound time.Duration) (took time.Duration, err error) {
+	if s.Churn != nil {
+		defer s.Churn.Pause()()
+	}
 	began := time.Now()
 	for _, i := range Settled() {
 		limit := max(bound-time.Since(began), time.Second)
@@ -103,10 +110,14 @@ func desiredIsActual(ctx context.Context, s *Subject) error {
 		got = append(got, in.Slot)
 		running[in.Slot] = in.ID
 	}
-	if want := load.Slots(s.Apps); !slices.Equal(got, want) {
+	apps, err := s.desired(ctx)
+	if err != nil {
+		return err
+	}
+	if want := load.Slots(apps); !slices.Equal(got, want) {
 		return fmt.Errorf("running instances = %v, want %v", got, want)
 	}
-	for _, a := range s.Apps {
+	for _, a := range apps {
 		stats, err := s.World.Client.Processes().Stats(ctx, a.Process)
 		if err != nil {
 			return err
@@ -125,6 +136,19 @@ func desiredIsActual(ctx context.Context, s *Subject) error {
 		}
 	}
 	return nil
+}
+
+// desired returns the apps that should run. An operation of the churn that failed can
+// have left its app stopped.
+func (s *Subject) desired(ctx context.Context) ([]load.App, error) {
+	if s.Churn == nil {
+		return s.Apps, nil
+	}
+	a, err := s.World.Client.Apps().ByName(ctx, s.Churn.App.Name)
+	if err != nil || a.State == "STARTED" {
+		return s.Apps, err
+	}
+	return s.Apps[:len(s.Apps)-1], nil
 }
 
 // connected opens a connection to an instance through the bridge. The router does not use
@@ -159,8 +183,12 @@ func answered(ctx context.Context, s *Subject, a load.App) error {
 }
 
 // noLeftovers compares the resources on the machine with the number of instances.
-func noLeftovers(_ context.Context, s *Subject) error {
-	want := len(load.Slots(s.Apps))
+func noLeftovers(ctx context.Context, s *Subject) error {
+	apps, err := s.desired(ctx)
+	if err != nil {
+		return err
+	}
+	want := len(load.Slots(apps))
 	var wrong []string
 	for name, n := range s.World.Resources() {
 		if n != want {

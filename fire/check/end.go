@@ -17,8 +17,8 @@ import (
 const watchEvery = 150 * time.Millisecond
 
 // Watch looks at the running instances until ctx is done, and notes if two of them run
-// in one slot.
-func Watch(ctx context.Context, w *world.World, l *load.Ledger) {
+// in one slot. During a deployment, two instances of the app except have the same index.
+func Watch(ctx context.Context, w *world.World, l *load.Ledger, except string) {
 	for {
 		select {
 		case <-time.After(watchEvery):
@@ -32,7 +32,7 @@ func Watch(ctx context.Context, w *world.World, l *load.Ledger) {
 		// One can have ended while the groups were read. Both run in the second look if
 		// they really run at the same time.
 		for slot, ids := range doubles(w, l) {
-			if first[slot] == ids {
+			if first[slot] == ids && slot.App != except {
 				l.Problem(fmt.Sprintf("two instances of %s run at the same time: %s", slot, ids))
 			}
 		}
@@ -81,6 +81,24 @@ func StoredLogs(ctx context.Context, s *Subject, bound time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// Runs waits until a dewd reports all instances of the apps as running.
+func Runs(ctx context.Context, w *world.World, apps []load.App, bound time.Duration) error {
+	return world.Until(ctx, bound, func() error {
+		for _, a := range apps {
+			stats, err := w.Client.Processes().Stats(ctx, a.Process)
+			if err != nil {
+				return err
+			}
+			for _, st := range stats {
+				if st.State != "RUNNING" {
+					return fmt.Errorf("instance %d of %s is %s", st.Index, a.Name, st.State)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // Deleted deletes all apps and waits until nothing of them is left.

@@ -91,6 +91,8 @@ func nobodyElseEnded(ctx context.Context, s *Subject) error {
 		why := "it has no exit record"
 		if cs := all[id]; len(cs) > 0 {
 			why = cs[0].Description
+		} else if s.Churn != nil && slot.App == s.Churn.App.Name {
+			continue // a deployment ended it
 		}
 		errs = append(errs, fmt.Errorf("instance %s of %s ended without a fault: %s", id, slot, why))
 	}

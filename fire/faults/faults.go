@@ -15,7 +15,16 @@ type Env struct {
 	World  *world.World
 	Ledger *load.Ledger
 	Slots  []world.Slot // whose instances faults can end
+	Peers  *load.Peers
+
+	// Pause stops the load that uses peers, until the returned function is called.
+	Pause func() (resume func())
+	// Note notes what dewd has acknowledged by now.
+	Note func() Noted
 }
+
+// Noted checks that another dewd has what was noted.
+type Noted func(ctx context.Context, w *world.World) error
 
 // Draw has the random choices of one fault. They come from the seed.
 type Draw struct {
@@ -37,7 +46,7 @@ type Fault struct {
 
 // All returns every fault.
 func All() []Fault {
-	return slices.Concat(kills(), machine(), scarcity())
+	return slices.Concat(kills(), machine(), scarcity(), peers(), copies())
 }
 
 // ByName finds a fault.

@@ -26,8 +26,9 @@ type Ledger struct {
 	slots    map[string]world.Slot // every instance that was seen, by id
 	endings  map[string]Ending     // by instance
 	printed  map[Printer]int       // lines that a process reported to have printed
-	values   map[string]Value      // by name, see writes.go
-	mails    map[string]Mail       // by subject, see mails.go
+	values   map[string]Value      // by app, see writes.go
+	spaces   []string              // names that dewd acknowledged
+	mails    []string              // recipients of accepted notifications
 	counts   map[string]int        // for the report
 	problems []string              // violations that were seen at once
 }
@@ -36,7 +37,7 @@ type Ledger struct {
 func NewLedger() *Ledger {
 	return &Ledger{
 		slots: map[string]world.Slot{}, endings: map[string]Ending{}, printed: map[Printer]int{}, values: map[string]Value{},
-		mails: map[string]Mail{}, counts: map[string]int{},
+		counts: map[string]int{},
 	}
 }
 

@@ -36,6 +36,9 @@ func (w *World) mountRoot() error {
 
 // unmountRoot unmounts the root. Its file is removed with the folder.
 func (w *World) unmountRoot() error {
+	if !mounted(w.Root) {
+		return nil // it is a copy
+	}
 	return unix.Unmount(w.Root, 0)
 }
 

@@ -30,6 +30,7 @@ type World struct {
 	Root   string
 	Run    string
 	Bin    string // folder of the programs
+	API    string // address of the API
 	Router string // address of the router
 	SSH    string // address of the SSH server
 	Names  names.Names
@@ -46,20 +47,28 @@ type World struct {
 	starts     int
 	unexpected []string // exits of dewd that nothing explains
 	closed     bool
-	forgiven   int // bytes of dewd's output that Faulty ignores
+	once       bool // dewd is not started again
+	down       bool // TearDown was called
+	forgiven   int  // bytes of dewd's output that Faulty ignores
 }
 
 // New creates the folders of a world in dir. Start starts its dewd.
 func New(dir, bin string, flags ...string) (*World, error) {
-	w := &World{Dir: dir, Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Bin: bin}
-	w.Names = names.For(w.Root)
+	w, err := open(dir, bin, flags...)
+	if err != nil {
+		return nil, err
+	}
 	if err := w.mountRoot(); err != nil {
 		return nil, err
 	}
 	// If this folder exists, dewd starts its own containerd.
-	if err := os.MkdirAll(filepath.Join(w.Root, "containerd"), 0o700); err != nil {
-		return nil, err
-	}
+	return w, os.MkdirAll(filepath.Join(w.Root, "containerd"), 0o700)
+}
+
+// open returns a world in a folder, and creates nothing but the file for the output.
+func open(dir, bin string, flags ...string) (*World, error) {
+	w := &World{Dir: dir, Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Bin: bin}
+	w.Names = names.For(w.Root)
 	var err error
 	if w.Client, err = client.New(client.Options{Run: w.Run}); err != nil {
 		return nil, err
@@ -67,13 +76,13 @@ func New(dir, bin string, flags ...string) (*World, error) {
 	if w.log, err = os.OpenFile(w.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
-	addresses, err := freeAddresses(2)
+	addresses, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
-	w.Router, w.SSH = addresses[0], addresses[1]
+	w.API, w.Router, w.SSH = addresses[0], addresses[1], addresses[2]
 	w.flags = append([]string{
-		"--listen", "127.0.0.1:0", "--router", w.Router, "--ssh", w.SSH, "--tcp-ports=", "--router-tls=", "--listen-tls=",
+		"--listen", w.API, "--router", w.Router, "--ssh", w.SSH, "--tcp-ports=", "--router-tls=", "--listen-tls=",
 		"--log-reserve", "1MiB", "--log-level", "debug", "--kill-delay", "2s", "--immediate-restarts", "1000000", "--give-up-after", "1000000",
 		"--crash-records", "10000", "--crash-files", "0",
 	}, flags...)
@@ -116,7 +125,7 @@ func (w *World) Start(ctx context.Context) error {
 func (w *World) launch() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.held || w.cmd != nil {
+	if w.closed || w.held || w.cmd != nil || w.once && w.starts > 0 {
 		return nil
 	}
 	cmd := w.command()
@@ -285,7 +294,11 @@ func (w *World) Stop() error {
 // TearDown stops dewd and removes everything of this world outside its folders. It can be
 // repeated.
 func (w *World) TearDown() error {
-	if !mounted(w.Root) {
+	w.mu.Lock()
+	done := w.down
+	w.down = true
+	w.mu.Unlock()
+	if done {
 		return nil
 	}
 	if err := w.Stop(); err != nil {
