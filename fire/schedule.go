@@ -2,6 +2,7 @@ package fire
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dewrun/dew/fire/faults"
@@ -12,6 +13,7 @@ type Step struct {
 	Fault string
 	Pause time.Duration // before the fault
 	Draw  faults.Draw
+	Joint bool // the next step follows at once, before the invariants are checked
 }
 
 const (
@@ -36,14 +38,26 @@ func Schedule(seed uint64, n int, all []faults.Fault) []Step {
 }
 
 // Once returns a schedule with each fault once, in an order that the seed determines.
-// Its faults are short.
+// Its faults are short, and those that dewd notices only in its regular checks happen
+// together.
 func Once(seed uint64, all []faults.Fault) []Step {
 	r := rand.New(rand.NewPCG(seed, 1))
-	steps := make([]Step, len(all))
-	for i, j := range r.Perm(len(all)) {
-		steps[i] = draw(r, all[j], longestHold/6)
+	var steps, together []Step
+	for _, f := range all {
+		s := draw(r, f, longestHold/10)
+		s.Pause /= 10
+		if f.Restored {
+			s.Joint = true
+			together = append(together, s)
+		} else {
+			steps = append(steps, s)
+		}
 	}
-	return steps
+	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	if len(together) > 0 {
+		together[len(together)-1].Joint = false
+	}
+	return slices.Insert(steps, len(steps)/2, together...)
 }
 
 func draw(r *rand.Rand, f faults.Fault, longest time.Duration) Step {

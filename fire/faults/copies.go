@@ -13,8 +13,8 @@ const noPeer = "127.0.0.1:1"
 // copies returns the faults that start a copy of the root elsewhere.
 func copies() []Fault {
 	return []Fault{
-		{"power cut", 1, powerCut},
-		{"store cut", 1, storeCut},
+		{Name: "power cut", Weight: 1, Inject: powerCut},
+		{Name: "store cut", Weight: 1, Inject: storeCut},
 	}
 }
 

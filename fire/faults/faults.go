@@ -42,6 +42,9 @@ type Fault struct {
 	Name   string
 	Weight int // how often it is chosen
 	Inject Inject
+	// Restored reports that dewd must notice the fault in one of its regular checks,
+	// which can take 30 seconds.
+	Restored bool
 }
 
 // All returns every fault.

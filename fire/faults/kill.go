@@ -50,14 +50,14 @@ func kills() []Fault {
 	var out []Fault
 	all := parts()
 	for _, p := range all {
-		out = append(out, Fault{"kill " + p.name, p.weight, killed(p)}, Fault{"stop " + p.name, p.weight, stopped(p)})
+		out = append(out, Fault{Name: "kill " + p.name, Weight: p.weight, Inject: killed(p)}, Fault{Name: "stop " + p.name, Weight: p.weight, Inject: stopped(p)})
 	}
 	for _, daemon := range all[:2] {
 		for _, p := range all[2:] {
-			out = append(out, Fault{"kill " + daemon.name + " and " + p.name, 1, killed(daemon, p)})
+			out = append(out, Fault{Name: "kill " + daemon.name + " and " + p.name, Weight: 1, Inject: killed(daemon, p)})
 		}
 	}
-	return append(out, Fault{"kill dewd and containerd", 1, killed(all[0], all[1])})
+	return append(out, Fault{Name: "kill dewd and containerd", Weight: 1, Inject: killed(all[0], all[1])})
 }
 
 // killed returns a fault that kills processes, the first one first.

@@ -20,12 +20,12 @@ import (
 // network namespace, a table of the firewall or a cgroup.
 func machine() []Fault {
 	return []Fault{
-		{"remove bridge", 1, removeBridge},
-		{"bridge down", 1, bridgeDown},
-		{"unmount network namespace", 1, unmountNamespace},
-		{"remove firewall table", 1, removeTable("")},
-		{"remove policies table", 1, removeTable("-policies")},
-		{"remove cgroup", 1, loseGroup},
+		{Name: "bridge down", Weight: 1, Inject: bridgeDown, Restored: true},
+		{Name: "remove bridge", Weight: 1, Inject: removeBridge, Restored: true},
+		{Name: "unmount network namespace", Weight: 1, Inject: unmountNamespace, Restored: true},
+		{Name: "remove firewall table", Weight: 1, Inject: removeTable(""), Restored: true},
+		{Name: "remove policies table", Weight: 1, Inject: removeTable("-policies"), Restored: true},
+		{Name: "remove cgroup", Weight: 1, Inject: loseGroup, Restored: true},
 	}
 }
 
@@ -71,17 +71,17 @@ func removeTable(suffix string) Inject {
 // alone, and together with a sidecar that is killed: then dewd must start an instance.
 func scarcity() []Fault {
 	alone := []Fault{
-		{"dewd without free files", 1, fewFiles},
-		{"dewd without free threads", 1, fewThreads},
-		{"dewd without free memory", 1, fewMemory},
-		{"dewd without processor time", 1, starved(func(e *Env) (int, error) { return e.World.Dewd() })},
-		{"containerd without processor time", 1, starved(func(e *Env) (int, error) { return e.World.Containerd() })},
-		{"disk full", 1, diskFull(0)},
-		{"disk nearly full", 1, diskFull(512 << 10)},
+		{Name: "dewd without free files", Weight: 1, Inject: fewFiles},
+		{Name: "dewd without free threads", Weight: 1, Inject: fewThreads},
+		{Name: "dewd without free memory", Weight: 1, Inject: fewMemory},
+		{Name: "dewd without processor time", Weight: 1, Inject: starved(func(e *Env) (int, error) { return e.World.Dewd() })},
+		{Name: "containerd without processor time", Weight: 1, Inject: starved(func(e *Env) (int, error) { return e.World.Containerd() })},
+		{Name: "disk full", Weight: 1, Inject: diskFull(0)},
+		{Name: "disk nearly full", Weight: 1, Inject: diskFull(512 << 10)},
 	}
 	var both []Fault
 	for _, f := range alone {
-		both = append(both, Fault{f.Name + ", sidecar killed", 1, withKill(f.Inject)})
+		both = append(both, Fault{Name: f.Name + ", sidecar killed", Weight: 1, Inject: withKill(f.Inject)})
 	}
 	return append(alone, both...)
 }
@@ -121,17 +121,17 @@ func fewFiles(_ context.Context, e *Env, _ Draw) (func() error, error) {
 
 // fewThreads lets dewd create no thread and no process. A Go program exits if it cannot
 // create a thread.
-func fewThreads(_ context.Context, e *Env, _ Draw) (func() error, error) {
-	return e.limitDewd("pids", "1")
+func fewThreads(ctx context.Context, e *Env, _ Draw) (func() error, error) {
+	return e.limitDewd(ctx, "pids", "1")
 }
 
 // fewMemory lets dewd allocate almost no memory, so that the kernel kills it.
-func fewMemory(_ context.Context, e *Env, _ Draw) (func() error, error) {
-	return e.limitDewd("memory", strconv.Itoa(256<<10))
+func fewMemory(ctx context.Context, e *Env, _ Draw) (func() error, error) {
+	return e.limitDewd(ctx, "memory", strconv.Itoa(256<<10))
 }
 
 // limitDewd limits dewd so much that it can exit.
-func (e *Env) limitDewd(controller, limit string) (func() error, error) {
+func (e *Env) limitDewd(ctx context.Context, controller, limit string) (func() error, error) {
 	pid, err := e.World.Dewd()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,8 @@ func (e *Env) limitDewd(controller, limit string) (func() error, error) {
 	}
 	return func() error {
 		defer end()
-		err := release()
+		// The kernel can have begun to kill it.
+		err := errors.Join(release(), e.World.Answers(ctx))
 		e.World.Forgive()
 		return err
 	}, nil

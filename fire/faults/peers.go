@@ -18,9 +18,9 @@ func peers() []Fault {
 		{"service broker", func(p *load.Peers) *load.Gate { return p.Broker }},
 	} {
 		out = append(out,
-			Fault{p.name + " is slow", 1, gated(p.gate, load.Slow)},
-			Fault{p.name + " hangs", 1, gated(p.gate, load.Silent)},
-			Fault{p.name + " resets connections", 1, gated(p.gate, load.Reset)})
+			Fault{Name: p.name + " is slow", Weight: 1, Inject: gated(p.gate, load.Slow)},
+			Fault{Name: p.name + " hangs", Weight: 1, Inject: gated(p.gate, load.Silent)},
+			Fault{Name: p.name + " resets connections", Weight: 1, Inject: gated(p.gate, load.Reset)})
 	}
 	return out
 }
