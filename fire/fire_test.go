@@ -16,30 +16,61 @@ import (
 
 	"github.com/dewrun/dew/fire"
 	"github.com/dewrun/dew/fire/faults"
+	"github.com/dewrun/dew/fire/page"
 	"github.com/dewrun/dew/testkit"
 )
 
 // bound limits the time from the end of a fault until all invariants hold.
 const bound = 90 * time.Second
 
-// Each fault once, or the schedule of DEW_FIRE_SEED with DEW_FIRE_FAULTS faults. dewd has
-// the race detector.
+// Each fault once. dewd has the race detector. `make fire` sets DEW_FIRE_FAULTS, and then
+// the test runs the schedules of DEW_FIRE_SEEDS seeds from DEW_FIRE_SEED on.
 func TestFire(t *testing.T) {
 	testkit.NeedRoot(t)
-	seed, apps := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_APPS", 6)
+	first, faults := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_FAULTS", 0)
+	bin := programs(t)
+	for seed := first; seed < first+uint64(number(t, "DEW_FIRE_SEEDS", 1)); seed++ {
+		if !isDone(t, seed, faults) {
+			fireOnce(t, bin, seed, faults)
+		}
+	}
+}
+
+// fireOnce runs one seed in a world of its own.
+func fireOnce(t *testing.T, bin string, seed uint64, n int) {
+	t.Helper()
 	rows := selected(t, os.Getenv("DEW_FIRE_ONLY"))
-	steps := fire.Once(seed, rows)
-	if n := number(t, "DEW_FIRE_FAULTS", 0); n > 0 {
+	steps, apps := fire.Once(seed, rows), number(t, "DEW_FIRE_APPS", 6)
+	if n > 0 {
 		steps = fire.Schedule(seed, n, rows)
 	}
 	dir := testkit.ShortDir(t)
-	report, err := fire.Run(t.Context(), fire.Options{
-		Seed: seed, Steps: steps, Apps: apps, Dir: dir, Bin: programs(t), Bound: bound, Out: lines{t},
-	})
-	t.Logf("%d faults in %.0f s, slowest %.1f s, checked %v", len(steps), report.Seconds, report.Slowest, report.Checked)
+	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Dir: dir, Bin: bin, Bound: bound, Out: lines{t}})
+	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
 	if err != nil {
 		keepLog(t, filepath.Join(dir, "dewd.log"))
-		t.Fatalf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d", err, seed, len(steps), apps)
+		t.Errorf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d", err, seed, n, apps)
+	}
+	if n > 0 && os.Getenv("DEW_FIRE_ONLY") == "" {
+		store(t, report)
+	}
+}
+
+// The results of `make fire`, and the page that shows them.
+const results, pageFile, plotFile = "results.json", "../docs/reliability.md", "../docs/reliability.svg"
+
+// isDone reports whether a seed was run on this commit before.
+func isDone(t *testing.T, seed uint64, faults int) bool {
+	t.Helper()
+	return faults > 0 && os.Getenv("DEW_FIRE_ONLY") == "" && page.Done(testkit.Must(page.Load(results))(t), os.Getenv("DEW_FIRE_COMMIT"), seed, faults)
+}
+
+// store adds the report to the page.
+func store(t *testing.T, r page.Report) {
+	t.Helper()
+	r.Commit = os.Getenv("DEW_FIRE_COMMIT")
+	if err := page.Write(pageFile, plotFile, testkit.Must(page.Store(results, r))(t)); err != nil {
+		t.Error(err)
 	}
 }
 

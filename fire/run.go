@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/fire/check"
 	"github.com/dewrun/dew/fire/faults"
 	"github.com/dewrun/dew/fire/load"
+	"github.com/dewrun/dew/fire/page"
 	"github.com/dewrun/dew/fire/world"
 )
 
@@ -26,10 +27,14 @@ type Options struct {
 }
 
 // Run runs one schedule. The report is valid even if an invariant does not hold.
-func Run(ctx context.Context, o Options) (Report, error) {
-	r := &run{Options: o, report: newReport(o)}
+func Run(ctx context.Context, o Options) (page.Report, error) {
+	began := time.Now()
+	r := &run{Options: o, report: page.Report{
+		Seed: o.Seed, Apps: o.Apps, Date: began.UTC().Format(time.DateOnly), Faults: map[string]int{}, Checked: map[string]int{},
+	}}
 	err := r.all(ctx)
-	r.report.finish(r)
+	r.report.Seconds = time.Since(began).Seconds()
+	r.count()
 	if err != nil {
 		err = fmt.Errorf("seed %d failed after %d faults: %w", o.Seed, r.done, err)
 		r.report.Failure = err.Error()
@@ -37,10 +42,24 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return r.report, err
 }
 
+// count fills in the numbers at the end of a run.
+func (r *run) count() {
+	if r.subject == nil {
+		return
+	}
+	r.report.Checked = r.ledger.Counts()
+	r.report.Checked["exits"] = len(r.ledger.Endings())
+	for _, f := range r.subject.Followers {
+		r.report.Checked["lines"] += f.Lines()
+	}
+	r.report.Checked["drained lines"], _, _ = r.peers.Drained()
+	r.report.Samples = r.subject.Samples()
+}
+
 // run is the state of a run.
 type run struct {
 	Options
-	report  Report
+	report  page.Report
 	done    int // faults
 	world   *world.World
 	ledger  *load.Ledger
@@ -160,11 +179,11 @@ func (r *run) step(ctx context.Context, s Step) error {
 	}
 	r.done++
 	if s.Joint {
-		r.report.add(s.Fault, 0)
+		r.report.Add(s.Fault, 0)
 		return nil
 	}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
-	r.report.add(s.Fault, took)
+	r.report.Add(s.Fault, took)
 	fmt.Fprintf(r.Out, "seed %d fault %3d: %-48s settled after %s; dewd started %d times\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond), r.world.Starts())
 	if err != nil {
 		return fmt.Errorf("fault %q: %w", s.Fault, err)
