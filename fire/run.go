@@ -132,7 +132,7 @@ func (r *run) begin(ctx, loads context.Context) error {
 	return err
 }
 
-// writers is the number of apps whose environment the load changes.
+// writers is the number of apps whose label the load changes.
 const writers = 3
 
 // drain is the name of the service instance with the log drain of the second app.
@@ -212,7 +212,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // end checks the promises that take longer and the stored logs from their first line.
-// Then it deletes all apps and looks for what is left of them.
+// Then it deletes all apps and looks for resources that are left.
 func (r *run) end(ctx context.Context, endLoad func()) error {
 	pause := r.churn.Pause()
 	defer pause()

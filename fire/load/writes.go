@@ -16,14 +16,14 @@ type Value struct {
 	Pending      []string // values after it, without an answer
 }
 
-// variable is the environment variable that Writes changes.
-const variable = "FIRE_VALUE"
+// label is the label that Writes changes. A new value changes nothing that runs.
+const label = "fire"
 
 // writeTimeout limits one write.
 const writeTimeout = 10 * time.Second
 
-// Writes changes an environment variable of an app and creates spaces until ctx is done.
-// It notes what dewd has acknowledged.
+// Writes changes a label of an app until ctx is done, and notes what dewd has
+// acknowledged.
 func Writes(ctx context.Context, w *world.World, l *Ledger, a App) {
 	const every = 300 * time.Millisecond
 	for n := 1; ; n++ {
@@ -36,7 +36,7 @@ func Writes(ctx context.Context, w *world.World, l *Ledger, a App) {
 		l.write(a.Name, value, func() error {
 			ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 			defer cancel()
-			return w.Client.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{variable: &value})
+			return w.Client.Daemon().SetLabels(ctx, "/v3/apps/"+a.GUID, map[string]*string{label: &value})
 		})
 	}
 }
@@ -72,11 +72,14 @@ func (l *Ledger) Values() map[string]Value {
 // Written compares the value that a dewd has with one that was noted before the read. A
 // write without an answer can have happened or not.
 func Written(ctx context.Context, w *world.World, a App, noted Value, after func() Value) error {
-	env, err := w.Client.Apps().Env(ctx, a.GUID)
+	labels, err := w.Client.Daemon().Labels(ctx, "/v3/apps/"+a.GUID)
 	if err != nil {
 		return err
 	}
-	got := env.Environment[variable]
+	got := ""
+	if v := labels[label]; v != nil {
+		got = *v
+	}
 	later := after()
 	if got == noted.Acknowledged || got == later.Acknowledged || slices.Contains(noted.Pending, got) || slices.Contains(later.Pending, got) {
 		return nil

@@ -49,8 +49,12 @@ func Figures(all []Report) string {
 	}
 	b.WriteString("\n| checked | count |\n|---|---|\n")
 	for _, row := range [][2]string{
-		{"log lines, each once and in order", "lines"}, {"log lines at the syslog server", "drained lines"}, {"exits, each with one record", "exits"},
-		{"acknowledged writes", "writes"}, {"accepted notifications", "mails"}, {"requests to apps", "requests"},
+		{"log lines, each once and in order", "lines"},
+		{"log lines at the syslog server", "drained lines"},
+		{"exits, each with one record", "exits"},
+		{"acknowledged writes", "writes"},
+		{"accepted notifications", "mails"},
+		{"requests to apps", "requests"},
 		{"deployments, pushes, service operations and sessions", "operations"},
 	} {
 		fmt.Fprintf(&b, "| %s | %s |\n", row[0], thousands(checked[row[1]]))

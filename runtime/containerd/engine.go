@@ -162,7 +162,7 @@ func (e *Engine) Keep(ctx context.Context) {
 		e.checkCaptures(ctx)
 		e.retryRemovals(ctx)
 		e.crashed.trim(ctx)
-		if err := errors.Join(e.restoreNetwork(), e.restoreGroups()); err != nil {
+		if err := errors.Join(restoreNetwork(e), restoreGroups(e)); err != nil {
 			e.log.Warn("cannot restore what another program removed", "err", err)
 		}
 		if round%firewallEvery != 0 {

@@ -9,12 +9,12 @@ import (
 
 // restoreGroups moves processes back that another program has moved out of their
 // cgroups. Otherwise they would have no memory limit.
-func (e *Engine) restoreGroups() error {
+func restoreGroups(e *Engine) error {
 	var errs error
 	for _, c := range e.known.all() {
 		for _, p := range c.procs {
 			if !c.init.stopping.Load() {
-				errs = errors.Join(errs, c.restoreGroup(p))
+				errs = errors.Join(errs, restoreGroup(c, p))
 			}
 		}
 	}
@@ -23,7 +23,7 @@ func (e *Engine) restoreGroups() error {
 
 // restoreGroup moves a running process back into its leaf. Signals go to the processes of
 // a leaf, so without it the process could not be stopped.
-func (c *container) restoreGroup(p *proc) error {
+func restoreGroup(c *container, p *proc) error {
 	if p.pid == 0 || p.ended.Load() || process.Ended(p.pid, p.born) {
 		return nil
 	}
@@ -36,12 +36,12 @@ func (c *container) restoreGroup(p *proc) error {
 
 // restoreNetwork restores the parts of the network that another program has removed:
 // the bridge, its ports, and the mounts of network namespaces.
-func (e *Engine) restoreNetwork() error {
+func restoreNetwork(e *Engine) error {
 	var ids []runtime.InstanceID
 	var errs error
 	for _, c := range e.known.all() {
 		ids = append(ids, c.spec.Instance)
-		errs = errors.Join(errs, c.restoreNamespace())
+		errs = errors.Join(errs, restoreNamespace(c))
 	}
 	restored, err := e.net.Restore(ids)
 	if restored {
@@ -51,7 +51,7 @@ func (e *Engine) restoreNetwork() error {
 }
 
 // restoreNamespace mounts the network namespace again while a process is in it.
-func (c *container) restoreNamespace() error {
+func restoreNamespace(c *container) error {
 	for _, p := range c.procs {
 		if p.pid == 0 || p.ended.Load() || c.init.stopping.Load() {
 			continue
