@@ -97,7 +97,8 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write the last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
 		if !announced { // if the last lines cannot be written, write at least the record
-			s.append(r.App, line)
+			in.unwritten = &line
+			s.announce(in)
 		}
 	} else {
 		r.Mark(e.Exec, batch[:len(lines)])
@@ -119,6 +120,18 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	s.publish(func(st *runtime.Status) {
 		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
 	})
+}
+
+// announce writes the exit line of an instance, if the log refused it so far.
+func (s *Slot) announce(in *Instance) {
+	if in.unwritten == nil {
+		return
+	}
+	if err := s.sup.c.Logs.Append(in.spec.App, *in.unwritten); err != nil {
+		s.log.Error("cannot write the exit line to the app's log", "app", in.spec.App, "instance", in.spec.Instance, "err", err)
+		return
+	}
+	in.unwritten = nil
 }
 
 // exitLineWritten reports whether the line of this crash is already in the log. A
@@ -170,9 +183,10 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 }
 
 // storeRecord stores the record and tries again until that succeeds: no instance starts
-// before it is on disk. It returns false if the slot was stopped, or the daemon exits.
+// before it is on disk. It also tries again to write its line to the app's log. It returns false if the slot was stopped, or the daemon exits.
 func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	for n := 1; ; n++ {
+		s.announce(in)
 		err := in.save(s.sup.exits)
 		if err == nil {
 			return true
