@@ -48,7 +48,7 @@ func fireOnce(t *testing.T, bin string, seed uint64, n int) {
 	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Dir: dir, Bin: bin, Bound: bound, Out: lines{t}})
 	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
 	if err != nil {
-		keepLog(t, filepath.Join(dir, "dewd.log"))
+		keepLog(t, filepath.Join(dir, "dewd.log"), seed)
 		t.Errorf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d", err, seed, n, apps)
 	}
 	if n > 0 && os.Getenv("DEW_FIRE_ONLY") == "" {
@@ -106,11 +106,11 @@ func number(t *testing.T, name string, otherwise int) int {
 }
 
 // keepLog copies the output of dewd to a folder that outlives the test.
-func keepLog(t *testing.T, file string) {
+func keepLog(t *testing.T, file string, seed uint64) {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err == nil {
-		kept := filepath.Join(os.TempDir(), "dew-fire-dewd.log")
+		kept := filepath.Join(os.TempDir(), fmt.Sprintf("dew-fire-%d.log", seed))
 		err = os.WriteFile(kept, b, 0o600)
 		t.Logf("the output of dewd is in %s", kept)
 	}

@@ -49,7 +49,7 @@ type Fault struct {
 
 // All returns every fault.
 func All() []Fault {
-	return slices.Concat(kills(), machine(), scarcity(), peers(), copies())
+	return slices.Concat(kills(), machine(), scarcity(), peers(), copies(), files())
 }
 
 // ByName finds a fault.

@@ -2,6 +2,7 @@ package load
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/dewrun/dew/fire/world"
@@ -57,13 +58,20 @@ func (l *Ledger) Seen() map[string]world.Slot {
 	return maps.Clone(l.slots)
 }
 
-// End notes how an instance must end. The first note counts.
+// End notes how an instance must end. The first note counts, unless the instance could
+// survive that fault.
 func (l *Ledger) End(id string, e Ending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.endings[id]; !known {
-		l.endings[id] = e
+	old, known := l.endings[id]
+	if known && !old.Maybe {
+		return
 	}
+	if known {
+		e.Cause = append(slices.Clone(e.Cause), old.Cause...)
+		e.AnyProcess, e.LosesOutput = true, e.LosesOutput || old.LosesOutput
+	}
+	l.endings[id] = e
 }
 
 // Endings returns how instances must end, by id.

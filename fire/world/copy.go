@@ -26,7 +26,7 @@ func (w *World) Copy(flags ...string) (*World, error) {
 		return nil, err
 	}
 	if err := w.frozen(func() error {
-		out, err := exec.Command("cp", "-a", "-x", w.Root, filepath.Join(dir, "root")).CombinedOutput()
+		out, err := exec.Command("cp", "-a", "-x", w.volume, filepath.Join(dir, "root")).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("cannot copy the root: %w\n%s", err, out)
 		}
@@ -43,7 +43,7 @@ func (w *World) Copy(flags ...string) (*World, error) {
 
 // frozen runs fn while nothing can be written to the root.
 func (w *World) frozen(fn func() error) error {
-	f, err := os.Open(w.Root)
+	f, err := os.Open(w.volume)
 	if err != nil {
 		return err
 	}

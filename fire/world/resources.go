@@ -23,7 +23,7 @@ func (w *World) Resources() map[string]int {
 	return map[string]int{
 		"run folders":        count(w.Run, "instances", "*"),
 		"network namespaces": count(w.Run, "netns", "*"),
-		"capture folders":    count(w.Root, "logs", "*", "capture", "*"),
+		"capture folders":    count(w.volume, "logs", "*", "capture", "*"),
 		"tasks":              count(w.Run, "containerd", "state", "io.containerd.runtime.v2.task", "*", "*"),
 		"bridge ports":       count("/sys/class/net", w.Names.Bridge, "brif", "*"),
 		"cgroups":            len(w.Instances()),
@@ -55,7 +55,7 @@ func (w *World) Measure(ctx context.Context) (Sample, error) {
 			values[name] = n
 		}
 	}
-	s := Sample{Memory: values["process_resident_memory_bytes"], FDs: values["process_open_fds"], Goroutines: values["go_goroutines"], Disk: float64(diskUsage(w.Root))}
+	s := Sample{Memory: values["process_resident_memory_bytes"], FDs: values["process_open_fds"], Goroutines: values["go_goroutines"], Disk: float64(diskUsage(w.volume))}
 	return s, lines.Err()
 }
 

@@ -36,8 +36,10 @@ type World struct {
 	Names  names.Names
 	Client *client.Client
 
-	flags []string
-	log   *os.File
+	flags  []string
+	log    *os.File
+	volume string   // folder with the files of the root, to read them without FUSE
+	faults *faultFS // nil for a copy
 
 	mu         sync.Mutex // guards the fields below
 	cmd        *exec.Cmd
@@ -58,16 +60,17 @@ func New(dir, bin string, flags ...string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.volume = filepath.Join(dir, "volume")
 	if err := w.mountRoot(); err != nil {
 		return nil, err
 	}
-	// If this folder exists, dewd starts its own containerd.
-	return w, os.MkdirAll(filepath.Join(w.Root, "containerd"), 0o700)
+	return w, nil
 }
 
 // open returns a world in a folder, and creates nothing but the file for the output.
 func open(dir, bin string, flags ...string) (*World, error) {
 	w := &World{Dir: dir, Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Bin: bin}
+	w.volume = w.Root
 	w.Names = names.For(w.Root)
 	var err error
 	if w.Client, err = client.New(client.Options{Run: w.Run}); err != nil {

@@ -122,18 +122,6 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	})
 }
 
-// announce writes the exit line of an instance, if the log refused it so far.
-func (s *Slot) announce(in *Instance) {
-	if in.unwritten == nil {
-		return
-	}
-	if err := s.sup.c.Logs.Append(in.spec.App, *in.unwritten); err != nil {
-		s.log.Error("cannot write the exit line to the app's log", "app", in.spec.App, "instance", in.spec.Instance, "err", err)
-		return
-	}
-	in.unwritten = nil
-}
-
 // exitLineWritten reports whether the line of this crash is already in the log. A
 // daemon can be killed after it wrote the line and before it stored the record. This is
 // only possible for an adopted instance, in the lines from before the adoption.
