@@ -39,7 +39,10 @@ func exitsRecorded(ctx context.Context, s *Subject) error {
 	lines := map[string]int{}
 	for _, f := range s.Followers {
 		for id, n := range f.Exits() {
-			lines[id] += n
+			// A finished deployment deletes the records of the generation before.
+			if _, kept := all[id]; kept || s.Churn == nil || f.App() != s.Churn.App.Name {
+				lines[id] += n
+			}
 		}
 	}
 	for id, cs := range all {

@@ -37,6 +37,9 @@ func NewFollower(a App, l *Ledger) *Follower {
 	return &Follower{app: a, ledger: l, last: map[Printer]int{}, exits: map[string]int{}}
 }
 
+// App is the name of the app.
+func (f *Follower) App() string { return f.app.Name }
+
 // Follow reads lines until ctx is done. It connects again after every failure.
 func (f *Follower) Follow(ctx context.Context, w *world.World) {
 	for ctx.Err() == nil {
