@@ -328,7 +328,7 @@ func (b *Builds) failed(ctx context.Context, w Build, why error) {
 	b.o.Say(w.App, "Staging failed: "+why.Error())
 	b.o.Logger.Warn("staging failed", "app", w.App, "build", w.GUID, "err", why)
 	for {
-		err := b.storeFailure(w, why)
+		err := storeFailure(b, w, why)
 		if err == nil || errors.Is(err, store.ErrNotFound) {
 			return
 		}
@@ -341,7 +341,7 @@ func (b *Builds) failed(ctx context.Context, w Build, why error) {
 	}
 }
 
-func (b *Builds) storeFailure(w Build, why error) error {
+func storeFailure(b *Builds, w Build, why error) error {
 	return b.droplets.db.Update(func(tx *store.Tx) error {
 		w, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Error, w.UpdatedAt = BuildFailed, why.Error(), time.Now().UTC()

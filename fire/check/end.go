@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dewrun/dew/fire/load"
 	"github.com/dewrun/dew/fire/world"
+	"github.com/dewrun/dew/runtime"
 )
 
 // watchEvery is the time between two looks at the running instances.
@@ -76,11 +78,19 @@ func StoredLogs(ctx context.Context, s *Subject, bound time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if !report.OK {
-			return fmt.Errorf("dew logs --verify finds problems in the log of %s: %v", a.Name, report.Problems)
+		if ps := unexplained(report.Problems); len(ps) > 0 {
+			return fmt.Errorf("dew logs --verify finds problems in the log of %s: %v", a.Name, ps)
 		}
 	}
 	return nil
+}
+
+// unexplained returns the problems of a log, except the losses that errors of the disk
+// have caused. The follower checks that no other instance has one.
+func unexplained(problems []string) []string {
+	return slices.DeleteFunc(problems, func(p string) bool {
+		return strings.Contains(p, "records a loss") && strings.HasSuffix(p, string(runtime.CauseCaptureFailed))
+	})
 }
 
 // Runs waits until a dewd reports all instances of the apps as running.
