@@ -62,14 +62,22 @@ func ByName(name string) (Fault, error) {
 	return Fault{}, fmt.Errorf("no fault is called %q", name)
 }
 
-// target returns the running instance of the drawn slot.
-func (e *Env) target(d Draw) (world.Instance, error) {
+// targetTimeout is far longer than an instance needs to start.
+const targetTimeout = time.Minute
+
+// target returns the running instance of the drawn slot. The consequence of an earlier
+// fault can be that it is just starting.
+func (e *Env) target(ctx context.Context, d Draw) (found world.Instance, err error) {
 	slot := e.Slots[d.Target%uint64(len(e.Slots))]
-	for _, in := range e.World.Running() {
-		if in.Slot == slot {
-			e.Ledger.See(in)
-			return in, nil
+	err = world.Until(ctx, targetTimeout, func() error {
+		for _, in := range e.World.Running() {
+			if in.Slot == slot {
+				e.Ledger.See(in)
+				found = in
+				return nil
+			}
 		}
-	}
-	return world.Instance{}, fmt.Errorf("no instance of %s runs", slot)
+		return fmt.Errorf("no instance of %s runs", slot)
+	})
+	return found, err
 }

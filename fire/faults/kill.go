@@ -17,7 +17,7 @@ type part struct {
 	weight int
 	// find returns the process, and how the instance must end if it is killed. The
 	// instance is empty if no instance ends.
-	find func(e *Env, d Draw) (pid int, instance string, ending load.Ending, err error)
+	find func(ctx context.Context, e *Env, d Draw) (pid int, instance string, ending load.Ending, err error)
 }
 
 // dewd is the name of the part that World starts again.
@@ -62,10 +62,10 @@ func kills() []Fault {
 
 // killed returns a fault that kills processes, the first one first.
 func killed(list ...part) Inject {
-	return func(_ context.Context, e *Env, d Draw) (func() error, error) {
+	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
 		var pids []int
 		for _, p := range list {
-			pid, instance, ending, err := p.find(e, d)
+			pid, instance, ending, err := p.find(ctx, e, d)
 			if err != nil {
 				return nil, err
 			}
@@ -89,8 +89,8 @@ func killed(list ...part) Inject {
 
 // stopped returns a fault that stops a process for a while.
 func stopped(p part) Inject {
-	return func(_ context.Context, e *Env, d Draw) (func() error, error) {
-		pid, _, _, err := p.find(e, d)
+	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
+		pid, _, _, err := p.find(ctx, e, d)
 		if err != nil {
 			return nil, err
 		}
@@ -105,18 +105,18 @@ func signal(pid int, sig syscall.Signal) error {
 	return nil
 }
 
-func findDewd(e *Env, _ Draw) (int, string, load.Ending, error) {
+func findDewd(_ context.Context, e *Env, _ Draw) (int, string, load.Ending, error) {
 	pid, err := e.World.Dewd()
 	return pid, "", load.Ending{}, err
 }
 
-func findContainerd(e *Env, _ Draw) (int, string, load.Ending, error) {
+func findContainerd(_ context.Context, e *Env, _ Draw) (int, string, load.Ending, error) {
 	pid, err := e.World.Containerd()
 	return pid, "", load.Ending{}, err
 }
 
-func findShim(e *Env, d Draw) (int, string, load.Ending, error) {
-	in, err := e.target(d)
+func findShim(ctx context.Context, e *Env, d Draw) (int, string, load.Ending, error) {
+	in, err := e.target(ctx, d)
 	if err != nil {
 		return 0, "", load.Ending{}, err
 	}
@@ -125,9 +125,9 @@ func findShim(e *Env, d Draw) (int, string, load.Ending, error) {
 }
 
 // inLeaf finds the first process of a leaf.
-func inLeaf(leaf string, ending load.Ending) func(*Env, Draw) (int, string, load.Ending, error) {
-	return func(e *Env, d Draw) (int, string, load.Ending, error) {
-		in, err := e.target(d)
+func inLeaf(leaf string, ending load.Ending) func(context.Context, *Env, Draw) (int, string, load.Ending, error) {
+	return func(ctx context.Context, e *Env, d Draw) (int, string, load.Ending, error) {
+		in, err := e.target(ctx, d)
 		if err != nil {
 			return 0, "", load.Ending{}, err
 		}

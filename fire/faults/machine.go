@@ -47,8 +47,8 @@ func bridgeDown(_ context.Context, e *Env, _ Draw) (func() error, error) {
 
 // unmountNamespace removes the file that names a network namespace, as ip netns del
 // does. The processes stay in the namespace.
-func unmountNamespace(_ context.Context, e *Env, d Draw) (func() error, error) {
-	in, err := e.target(d)
+func unmountNamespace(ctx context.Context, e *Env, d Draw) (func() error, error) {
+	in, err := e.target(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +167,8 @@ func diskFull(except int64) Inject {
 }
 
 // loseGroup moves a sidecar out of its cgroup and removes the cgroup.
-func loseGroup(_ context.Context, e *Env, d Draw) (func() error, error) {
-	in, err := e.target(d)
+func loseGroup(ctx context.Context, e *Env, d Draw) (func() error, error) {
+	in, err := e.target(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -34,10 +34,8 @@ var realFolders = []string{"containerd", "disks"}
 // mountFaults mounts the file system on the root. Its files are in the folder below.
 func mountFaults(root, below string) (*faultFS, error) {
 	v := &faultFS{}
-	lower := &fs.LoopbackRoot{Path: below, NewNode: func(data *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return &faultNode{LoopbackNode: fs.LoopbackNode{RootData: data}, fs: v}
-	}}
-	top := &faultNode{LoopbackNode: fs.LoopbackNode{RootData: lower}, fs: v}
+	lower := &fs.LoopbackRoot{Path: below}
+	top := &faultNode{LoopbackNode: &fs.LoopbackNode{RootData: lower}, fs: v}
 	lower.RootNode = top
 	server, err := fs.Mount(root, top, &fs.Options{MountOptions: fuse.MountOptions{AllowOther: true, FsName: "fire", Name: "fire", DirectMount: true}})
 	if err != nil {
@@ -87,8 +85,13 @@ func (v *faultFS) check(path string) syscall.Errno {
 
 // faultNode is a file or folder.
 type faultNode struct {
-	fs.LoopbackNode
+	*fs.LoopbackNode
 	fs *faultFS
+}
+
+// WrapChild returns the node of a file or folder below this one.
+func (n *faultNode) WrapChild(_ context.Context, ops fs.InodeEmbedder) fs.InodeEmbedder {
+	return &faultNode{LoopbackNode: ops.(*fs.LoopbackNode), fs: n.fs}
 }
 
 func (n *faultNode) path(name string) string { return filepath.Join(n.Path(n.Root()), name) }
