@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,15 +134,4 @@ func programs(t *testing.T) string {
 		}
 	}
 	return dir
-}
-
-// A seed determines its schedule, and a longer schedule begins with the shorter one.
-func TestScheduleReproduces(t *testing.T) {
-	long, short := fire.Schedule(7, 50, faults.All()), fire.Schedule(7, 20, faults.All())
-	if !slices.Equal(long[:20], short) {
-		t.Errorf("the first steps of seed 7 differ:\n%v\n%v", long[:20], short)
-	}
-	if slices.Equal(short, fire.Schedule(8, 20, faults.All())) {
-		t.Error("the seeds 7 and 8 have the same schedule")
-	}
 }
