@@ -48,9 +48,9 @@ func (r *run) count() {
 		return
 	}
 	r.report.Checked = r.ledger.Counts()
-	r.report.Checked["exits"] = len(r.ledger.Endings())
 	for _, f := range r.subject.Followers {
 		r.report.Checked["lines"] += f.Lines()
+		r.report.Checked["exits"] += len(f.Exits())
 	}
 	r.report.Checked["drained lines"], _, _ = r.peers.Drained()
 	r.report.Samples = r.subject.Samples()

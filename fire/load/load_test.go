@@ -60,7 +60,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// A gate forwards, and resets connections when it is told to.
+// A gate forwards, and resets connections after Set.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	l := testkit.Listen(t)
