@@ -13,6 +13,12 @@ ARCH    ?= $(shell $(GO) env GOARCH)
 BENCH   ?= .
 FUZZ    ?= 30s
 
+# The first seed, the number of seeds, and the faults and apps of each run of `make fire`.
+SEED    ?= 1
+SEEDS   ?= 1
+FAULTS  ?= 100
+APPS    ?= 20
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -57,7 +63,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
+.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fire fuzz vmtest k8stest lint bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +125,10 @@ integration: root build ## the tests with real containers, databases and peers (
 proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test (FUZZ=30s each)
 	@export DEW_PROOF=1; $(call eachmodule,-race -count 1 -timeout 1h)
 	@export DEW_PROOF=1; $(call integration,4h)
+
+fire: root setup-test build ## inject faults under load and check that nothing is lost (SEED=1 SEEDS=1 FAULTS=100 APPS=20)
+	@DEW_FIRE_SEED=$(SEED) DEW_FIRE_SEEDS=$(SEEDS) DEW_FIRE_FAULTS=$(FAULTS) DEW_FIRE_APPS=$(APPS) DEW_FIRE_COMMIT=$(VERSION) \
+		$(GO) test -tags integration -count 1 -timeout 0 -v -run '^TestFire$$' ./fire
 
 fuzz:
 	@set -e; for dir in $(call holding,Fuzz); do \

@@ -319,10 +319,30 @@ func (b *Builds) staged(w Build, d Droplet) error {
 	})
 }
 
-func (b *Builds) failed(w Build, why error) error {
+// storeRetry is the time between two attempts to store a failed build.
+const storeRetry = 5 * time.Second
+
+// failed stores why a build failed. While the store cannot be written, for example on a
+// full disk, it tries again. If ctx ends before that, the next daemon stages again.
+func (b *Builds) failed(ctx context.Context, w Build, why error) {
 	b.o.Say(w.App, "Staging failed: "+why.Error())
 	b.o.Logger.Warn("staging failed", "app", w.App, "build", w.GUID, "err", why)
-	err := b.droplets.db.Update(func(tx *store.Tx) error {
+	for {
+		err := storeFailure(b, w, why)
+		if err == nil || errors.Is(err, store.ErrNotFound) {
+			return
+		}
+		b.o.Logger.Error("cannot store a failed build; dewd tries again", "build", w.GUID, "err", err)
+		select {
+		case <-time.After(storeRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func storeFailure(b *Builds, w Build, why error) error {
+	return b.droplets.db.Update(func(tx *store.Tx) error {
 		w, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Error, w.UpdatedAt = BuildFailed, why.Error(), time.Now().UTC()
 			return nil
@@ -332,10 +352,6 @@ func (b *Builds) failed(w Build, why error) error {
 		}
 		return b.record(tx, w, nil)
 	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("cannot store build %s: %w", w.GUID, err)
-	}
-	return nil
 }
 
 // logStaging logs what is staged, and which stack replaces a missing one.

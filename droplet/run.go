@@ -37,7 +37,7 @@ func (q *buildQueue) wakeRun() {
 
 // Run stages builds until ctx is done, first those that an earlier daemon did not
 // finish. If ctx interrupts a build, the next daemon stages it again. Run returns an
-// error only if the store cannot be used.
+// error only if the store cannot be read.
 func (b *Builds) Run(ctx context.Context) error {
 	if err := errors.Join(b.collectImages(), b.sweepCaches(), b.collectFolders()); err != nil {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
@@ -68,7 +68,8 @@ func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 		g.Go(func() error {
 			defer b.wakeRun()
 			defer b.end(w)
-			return b.run(own, w)
+			b.run(own, w)
+			return nil
 		})
 	}
 	return nil
@@ -144,7 +145,7 @@ func (q *buildQueue) cancel(app string) {
 }
 
 // run stages one build and stores the result.
-func (b *Builds) run(ctx context.Context, w Build) error {
+func (b *Builds) run(ctx context.Context, w Build) {
 	d, err := b.stage(ctx, w)
 	if b.o.StackStore != nil {
 		defer b.o.StackStore.ReleaseImage(w.GUID) // by then a droplet uses it, or none ever will
@@ -152,7 +153,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	gone := errors.Is(context.Cause(ctx), errAppDeleted)
 	if ctx.Err() != nil && !gone {
 		b.o.Logger.Info("staging interrupted: dewd stages the app again after its next start", "app", w.App, "build", w.GUID)
-		return nil
+		return
 	}
 	if err == nil {
 		err = b.staged(w, d)
@@ -160,14 +161,17 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 		b.droplets.releaseImage(d.Image)
 	}
 	defer b.cleanUp(w.App)
-	if gone || errors.Is(err, store.ErrNotFound) {
-		return b.deleteCache(w.App) // its app was deleted since
+	if gone || errors.Is(err, store.ErrNotFound) { // its app was deleted since
+		if err := b.deleteCache(w.App); err != nil {
+			b.o.Logger.Warn("cannot delete the build cache of a deleted app", "app", w.App, "err", err)
+		}
+		return
 	}
 	if err != nil {
-		return b.failed(w, err)
+		b.failed(ctx, w, err)
+		return
 	}
 	b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
-	return nil
 }
 
 // stage creates the droplet of a build.

@@ -98,12 +98,7 @@ func Open(path string, o Options) (*DB, error) {
 			return nil, fmt.Errorf("cannot open %s: %w", path, err)
 		}
 	}
-	b, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      o.LockTimeout,
-		NoSync:       o.NoSync,
-		NoGrowSync:   o.NoSync, // the file grows in most transactions of a new store
-		FreelistType: bbolt.FreelistMapType,
-	})
+	b, err := openFile(path, o)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("cannot open %s: %w: another process has the file open; stop that process or choose another folder with --root", path, ErrInUse)
 	}
@@ -118,6 +113,19 @@ func Open(path string, o Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}
 	return db, nil
+}
+
+// openFile opens the file with bbolt, unless bbolt would crash.
+func openFile(path string, o Options) (*bbolt.DB, error) {
+	if err := checkSize(path); err != nil {
+		return nil, err
+	}
+	return bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:      o.LockTimeout,
+		NoSync:       o.NoSync,
+		NoGrowSync:   o.NoSync, // the file grows in most transactions of a new store
+		FreelistType: bbolt.FreelistMapType,
+	})
 }
 
 // Close waits for running transactions and closes the file. It can be repeated.

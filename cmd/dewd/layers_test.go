@@ -23,10 +23,10 @@ var layers = map[string]int{
 	"cmd/dew": 11, "cmd/dew-buildpack": 11, "cmd/dew-init": 11, "cmd/dew-pod": 11, "cmd/dew-sftp": 11, "cmd/dew-static": 11, "cmd/dewd": 11,
 	"api": 10, "cmd/dewd/doctor": 10,
 	"api/apps": 9, "api/bits": 9, "api/daemon": 9, "api/logs": 9, "api/market": 9, "api/orgs": 9, "api/routes": 9,
-	"api/present": 8, "cmd/dewd/cluster": 8,
-	"api/rest": 7, "runtime/containerd": 7, "runtime/kubernetes": 7,
-	"api/access": 6, "cli": 6, "runtime/containerd/images": 6, "runtime/containerd/session": 6, "services/builtin": 6,
-	"cli/smoketest": 5, "notify/crashmail": 5, "netpolicy/desired": 5, "platform": 5, "runtime/containerd/ocispec": 5, "runtime/containerd/private": 5,
+	"api/present": 8, "cmd/dewd/cluster": 8, "fire": 8,
+	"api/rest": 7, "fire/check": 7, "fire/faults": 7, "runtime/containerd": 7, "runtime/kubernetes": 7,
+	"api/access": 6, "cli": 6, "fire/load": 6, "fire/page": 6, "runtime/containerd/images": 6, "runtime/containerd/session": 6, "services/builtin": 6,
+	"cli/smoketest": 5, "fire/world": 5, "notify/crashmail": 5, "netpolicy/desired": 5, "platform": 5, "runtime/containerd/ocispec": 5, "runtime/containerd/private": 5,
 	"runtime/containerd/rootfs": 5, "runtime/supervisor": 5,
 	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "cli/top": 4, "notify": 4, "route": 4, "runtime/address": 4, "runtime/capture": 1, "runtime/cgroup": 4,
 	"runtime/containerd/connection": 4, "runtime/containerd/dns": 4, "runtime/containerd/names": 4, "runtime/containerd/runfile": 4,
@@ -51,7 +51,10 @@ const (
 )
 
 // testOnly are the packages that only tests import, and other packages of this list.
-var testOnly = map[string]bool{"testkit": true, "runtime/kubernetes/kubetest": true}
+var testOnly = map[string]bool{
+	"testkit": true, "runtime/kubernetes/kubetest": true,
+	"fire": true, "fire/check": true, "fire/faults": true, "fire/load": true, "fire/page": true, "fire/world": true,
+}
 
 // imported is one import of one file.
 type imported struct {

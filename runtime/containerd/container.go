@@ -268,6 +268,7 @@ func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...strin
 		if !slices.Contains(execs, p.Exec) || p.ended.Load() {
 			continue
 		}
+		errs = errors.Join(errs, restoreGroup(c, p))
 		if sig == syscall.SIGKILL {
 			// A frozen leaf must be thawed before its processes can exit.
 			errs = errors.Join(errs, c.e.cg.Freeze(c.spec.Instance, p.Exec, false))
@@ -294,7 +295,7 @@ func (c *container) delete(ctx context.Context) error {
 		return err
 	}
 	for _, p := range c.procs {
-		if err := c.e.cg.Kill(ctx, id, p.Exec); err != nil {
+		if err := errors.Join(restoreGroup(c, p), c.e.cg.Kill(ctx, id, p.Exec)); err != nil {
 			return err
 		}
 	}

@@ -150,8 +150,8 @@ func (e *Engine) Close() error {
 	return errors.Join(e.guard.close(), e.signals.Close(), e.conn.Close())
 }
 
-// Keep checks regularly, until ctx is done, what other programs can break: the
-// firewall, and the capture of every process's output. It also checks the disk limits.
+// Keep checks regularly, until ctx is done, what other programs can break: the network,
+// the firewall, and the capture of every process's output. It also checks the disk limits.
 func (e *Engine) Keep(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -162,6 +162,9 @@ func (e *Engine) Keep(ctx context.Context) {
 		e.checkCaptures(ctx)
 		e.retryRemovals(ctx)
 		e.crashed.trim(ctx)
+		if err := errors.Join(restoreNetwork(e), restoreGroups(e)); err != nil {
+			e.log.Warn("cannot restore what another program removed", "err", err)
+		}
 		if round%firewallEvery != 0 {
 			continue
 		}

@@ -107,7 +107,7 @@ func Open(cfg Config) (*Limits, error) {
 			l.log.Warn("cannot read the record of a disk image", "file", file, "err", err)
 			y.record = record{}
 		}
-		y.mounted = isMount(y.Layer)
+		y.mounted = isMount(y.Layer) && y.holds()
 		l.layers[id] = y
 	}
 	return l, nil
@@ -196,6 +196,10 @@ func (y *layer) unmount() error {
 	if !y.mounted {
 		return nil
 	}
+	if !y.holds() {
+		y.mounted = false // another program unmounted it
+		return nil
+	}
 	err := unix.Unmount(y.Layer, 0)
 	if errors.Is(err, unix.EBUSY) { // the kernel completes it when the last user is gone
 		err = unix.Unmount(y.Layer, unix.MNT_DETACH)
@@ -253,7 +257,7 @@ func (l *Limits) removeLocked(id string, y *layer) error {
 // discard makes the kernel forget data that is not written yet. Otherwise an unmount
 // would write it to a file that is deleted next. On failure that is what happens.
 func (y *layer) discard() {
-	if !y.mounted {
+	if !y.mounted || !y.holds() {
 		return
 	}
 	f, err := os.Open(y.Layer)

@@ -48,6 +48,9 @@ func (l *Limits) Of(id string) (u Usage, ok bool) {
 // measure returns the usage of a layer, and the blocks that are free, including those
 // that are reserved. The caller holds y.mu.
 func (y *layer) measure() (u Usage, freeBlocks int64, err error) {
+	if y.mounted && !y.holds() {
+		y.mounted = false // another program unmounted it
+	}
 	if !y.mounted {
 		return Usage{}, 0, fmt.Errorf("cannot measure %s: it is not mounted", y.Layer)
 	}
@@ -83,15 +86,11 @@ func (l *Limits) reserve(y *layer, share int64) {
 }
 
 func (y *layer) setReserved(blocks int64) error {
-	var st unix.Stat_t
-	if err := unix.Stat(y.Layer, &st); err != nil {
-		return err
-	}
-	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	device, err := y.device()
 	if err != nil {
 		return err
 	}
-	file := filepath.Join("/sys/fs/ext4", filepath.Base(device), "reserved_clusters")
+	file := filepath.Join("/sys/fs/ext4", device, "reserved_clusters")
 	return os.WriteFile(file, []byte(strconv.FormatInt(blocks, 10)), 0) //nolint:forbidigo // a setting of the kernel
 }
 

@@ -62,6 +62,18 @@ func (l *appLog) append(guid string, es ...logstream.Envelope) {
 	}
 }
 
+// announce writes the exit line of an instance, if the log refused it so far.
+func (l *appLog) announce(in *Instance) {
+	if in.unwritten == nil {
+		return
+	}
+	if err := l.logs.Append(in.spec.App, *in.unwritten); err != nil {
+		l.log.Error("cannot write the exit line to the app's log", "app", in.spec.App, "instance", in.spec.Instance, "err", err)
+		return
+	}
+	in.unwritten = nil
+}
+
 // newest returns the last lines of a process that are in the app's log.
 func (l *appLog) newest(ctx context.Context, in *Instance, exec string, limit time.Duration) []logstream.Envelope {
 	p, ok := in.process(exec)

@@ -32,7 +32,9 @@ type Instance struct {
 	killed []string            // execs that did not exit after SIGTERM
 	record *runtime.ExitRecord // set after a crash
 	stored bool                // the record is on disk
-	probes sync.WaitGroup
+	// unwritten is the exit line, if the app's log has refused it.
+	unwritten *logstream.Envelope
+	probes    sync.WaitGroup
 
 	leaving bool // the cluster is removing it
 }

@@ -97,7 +97,8 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write the last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
 		if !announced { // if the last lines cannot be written, write at least the record
-			s.append(r.App, line)
+			in.unwritten = &line
+			s.announce(in)
 		}
 	} else {
 		r.Mark(e.Exec, batch[:len(lines)])
@@ -172,9 +173,10 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 }
 
 // storeRecord stores the record and tries again until that succeeds: no instance starts
-// before it is on disk. It returns false if the slot was stopped, or the daemon exits.
+// before it is on disk. It also tries again to write its line to the app's log. It returns false if the slot was stopped, or the daemon exits.
 func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	for n := 1; ; n++ {
+		s.announce(in)
 		err := in.save(s.sup.exits)
 		if err == nil {
 			return true

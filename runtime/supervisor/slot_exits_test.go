@@ -423,3 +423,38 @@ func TestRemovalEndsRoutes(t *testing.T) {
 		w.wantRecords(p, 1)
 	})
 }
+
+// If the log refuses the exit line, it is written once later, when the other processes
+// have exited.
+func TestExitLineOutlivesAFailingDisk(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		w.fake.Last().IgnoreSignals(sideA, syscall.SIGTERM)
+		failing := true
+		w.logs.refuse = func([]logstream.Envelope) error {
+			if failing {
+				return syscall.EROFS
+			}
+			return nil
+		}
+		w.fake.Last().End(main, 1)
+		w.pass(time.Second)
+		w.logs.mu.Lock()
+		failing = false
+		w.logs.mu.Unlock()
+		w.pass(time.Minute)
+		r := w.record(p)
+		n := 0
+		for _, line := range w.logs.lines() {
+			if strings.HasSuffix(line, r.Line()) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("exit lines = %d, want 1:\n%s", n, strings.Join(w.logs.lines(), "\n"))
+		}
+	})
+}

@@ -1,0 +1,137 @@
+//go:build integration
+
+package fire_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/fire"
+	"github.com/dewrun/dew/fire/faults"
+	"github.com/dewrun/dew/fire/page"
+	"github.com/dewrun/dew/testkit"
+)
+
+// bound limits the time from the end of a fault until all invariants hold.
+const bound = 90 * time.Second
+
+// Each fault once. dewd has the race detector. `make fire` sets DEW_FIRE_FAULTS, and then
+// the test runs the schedules of DEW_FIRE_SEEDS seeds from DEW_FIRE_SEED on.
+func TestFire(t *testing.T) {
+	testkit.NeedRoot(t)
+	first, faults := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_FAULTS", 0)
+	bin := programs(t)
+	for seed := first; seed < first+uint64(number(t, "DEW_FIRE_SEEDS", 1)); seed++ {
+		if !isDone(t, seed, faults) {
+			fireOnce(t, bin, seed, faults)
+		}
+	}
+}
+
+// fireOnce runs one seed in a world of its own.
+func fireOnce(t *testing.T, bin string, seed uint64, n int) {
+	t.Helper()
+	rows := selected(t, os.Getenv("DEW_FIRE_ONLY"))
+	steps, apps := fire.Once(seed, rows), number(t, "DEW_FIRE_APPS", 6)
+	if n > 0 {
+		steps = fire.Schedule(seed, n, rows)
+	}
+	dir := testkit.ShortDir(t)
+	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Dir: dir, Bin: bin, Bound: bound, Out: lines{t}})
+	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
+	if err != nil {
+		keepLog(t, filepath.Join(dir, "dewd.log"), seed)
+		t.Errorf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d", err, seed, n, apps)
+	}
+	if n > 0 && os.Getenv("DEW_FIRE_ONLY") == "" {
+		store(t, report)
+	}
+}
+
+// The results of `make fire`, and the page that shows them.
+const results, pageFile, plotFile = "results.json", "../docs/reliability.md", "../docs/reliability.svg"
+
+// isDone reports whether a seed was run on this commit before.
+func isDone(t *testing.T, seed uint64, faults int) bool {
+	t.Helper()
+	return faults > 0 && os.Getenv("DEW_FIRE_ONLY") == "" && page.Done(testkit.Must(page.Load(results))(t), os.Getenv("DEW_FIRE_COMMIT"), seed, faults)
+}
+
+// store adds the report to the page.
+func store(t *testing.T, r page.Report) {
+	t.Helper()
+	r.Commit = os.Getenv("DEW_FIRE_COMMIT")
+	if err := page.Write(pageFile, plotFile, testkit.Must(page.Store(results, r))(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// selected returns the faults with names that are separated by semicolons, or all faults.
+func selected(t *testing.T, only string) []faults.Fault {
+	t.Helper()
+	if only == "" {
+		return faults.All()
+	}
+	var rows []faults.Fault
+	for name := range strings.SplitSeq(only, ";") {
+		rows = append(rows, testkit.Must(faults.ByName(strings.TrimSpace(name)))(t))
+	}
+	return rows
+}
+
+// lines writes to the log of a test at once, so that a long run shows how far it is.
+type lines struct{ t *testing.T }
+
+func (l lines) Write(b []byte) (int, error) {
+	l.t.Helper()
+	fmt.Fprintf(os.Stderr, "%s", b)
+	return len(b), nil
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
+	if err != nil {
+		t.Fatalf("%s is not a number: %v", name, err)
+	}
+	return n
+}
+
+// keepLog copies the output of dewd to a folder that outlives the test.
+func keepLog(t *testing.T, file string, seed uint64) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err == nil {
+		kept := filepath.Join(os.TempDir(), fmt.Sprintf("dew-fire-%d.log", seed))
+		err = os.WriteFile(kept, b, 0o600)
+		t.Logf("the output of dewd is in %s", kept)
+	}
+	if err != nil {
+		t.Log(err)
+	}
+}
+
+// programs builds the programs of a run, or returns the folder DEW_TEST_BIN.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("DEW_TEST_BIN"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	others := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "./testdata/counter")
+	others.Env = append(os.Environ(), "CGO_ENABLED=0")
+	dewd := exec.Command("go", "build", "-race", "-trimpath", "-o", dir+"/", "../cmd/dewd")
+	for _, c := range []*exec.Cmd{others, dewd} {
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c, err, out)
+		}
+	}
+	return dir
+}

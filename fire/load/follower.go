@@ -1,0 +1,163 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/fire/world"
+)
+
+// exitLine is the beginning of the line that an exit record adds to the log.
+const exitLine = "App instance exited"
+
+// Follower reads the log of one app from its first line, and checks the numbers of the
+// lines as they arrive. It is safe for concurrent use.
+type Follower struct {
+	app    App
+	ledger *Ledger
+
+	mu       sync.Mutex
+	place    client.LogPlace
+	last     map[Printer]int // number of the newest line
+	exits    map[string]int  // exit lines by instance
+	problems []string
+	lines    int
+}
+
+// NewFollower returns a follower that has read nothing yet.
+func NewFollower(a App, l *Ledger) *Follower {
+	return &Follower{app: a, ledger: l, last: map[Printer]int{}, exits: map[string]int{}}
+}
+
+// App is the name of the app.
+func (f *Follower) App() string { return f.app.Name }
+
+// Follow reads lines until ctx is done. It connects again after every failure.
+func (f *Follower) Follow(ctx context.Context, w *world.World) {
+	for ctx.Err() == nil {
+		err := f.stream(ctx, w, true)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ReadAll reads the stored log from its first line to its end.
+func (f *Follower) ReadAll(ctx context.Context, w *world.World) error { return f.stream(ctx, w, false) }
+
+func (f *Follower) stream(ctx context.Context, w *world.World, follow bool) error {
+	f.mu.Lock()
+	place := f.place
+	f.mu.Unlock()
+	q := client.LogQuery{Newest: -1, Follow: follow, Place: &place}
+	return w.Client.Logs().Stream(ctx, f.app.GUID, q, client.Lines{Line: f.line})
+}
+
+// line checks one line.
+func (f *Follower) line(l *v3.Line) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.Seq != f.place.Seq+1 {
+		f.problem("line %d follows line %d", l.Seq, f.place.Seq)
+	}
+	f.place = client.LogPlace{Seq: l.Seq, Known: true}
+	f.lines++
+	if l.Lost != nil {
+		f.gap(l)
+		return nil
+	}
+	text := string(l.Text)
+	if strings.HasPrefix(text, exitLine) {
+		_, rest, _ := strings.Cut(text, `"instance":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		f.exits[id]++
+		return nil
+	}
+	if p, n, ok := numbered(text); ok {
+		f.number(p, n)
+	}
+	return nil
+}
+
+// gap checks a gap record. Only an instance whose shim was killed can have one.
+func (f *Follower) gap(l *v3.Line) {
+	if !f.ledger.Endings()[l.Instance].LosesOutput {
+		f.problem("line %d: %d lines of instance %s are lost: %s", l.Seq, l.Lost.Lines, l.Instance, l.Lost.Cause)
+	}
+}
+
+// numbered reads a line of the counter: role, instance, number.
+func numbered(text string) (Printer, int, bool) {
+	fields := strings.Fields(text)
+	if len(fields) < 3 || fields[0] != "main" && fields[0] != "sidecar" {
+		return Printer{}, 0, false
+	}
+	n, err := strconv.Atoi(fields[2])
+	return Printer{fields[1], fields[0]}, n, err == nil
+}
+
+// number checks the number of a line against the line before it.
+func (f *Follower) number(p Printer, n int) {
+	if want := f.last[p] + 1; n != want {
+		f.problem("%s of instance %s printed line %d after line %d", p.Role, p.Instance, n, want-1)
+	}
+	f.last[p] = n
+}
+
+func (f *Follower) problem(format string, args ...any) {
+	const most = 20
+	if len(f.problems) < most {
+		f.problems = append(f.problems, f.app.Name+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// Problems returns the violations so far.
+func (f *Follower) Problems() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.problems...)
+}
+
+// Exits returns the number of exit lines by instance.
+func (f *Follower) Exits() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.exits)
+}
+
+// Lines returns the number of lines so far.
+func (f *Follower) Lines() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lines
+}
+
+// Missing returns an error if lines are missing that processes reported to have printed.
+func (f *Follower) Missing(printed map[Printer]int) error {
+	endings := f.ledger.Endings()
+	slots := f.ledger.Seen()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for p, n := range printed {
+		if slots[p.Instance].App != f.app.Name || endings[p.Instance].LosesOutput {
+			continue
+		}
+		if f.last[p] < n {
+			errs = append(errs, fmt.Errorf("%s: %s of instance %s printed %d lines, and the log has %d", f.app.Name, p.Role, p.Instance, n, f.last[p]))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,124 @@
+package load
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/dewrun/dew/fire/world"
+)
+
+// Ending is how an instance must end after a fault, according to its exit record.
+type Ending struct {
+	Fault       string
+	Cause       []string // one of them
+	Sidecar     bool     // the sidecar is the process that exited first
+	AnyProcess  bool     // the record can name any process of the instance
+	LosesOutput bool     // lines that were in a pipe can be missing at the end
+	Maybe       bool     // the instance can also survive
+}
+
+// Printer is a process that prints numbered lines.
+type Printer struct{ Instance, Role string }
+
+// Ledger notes what happened and what was promised. It is safe for concurrent use.
+type Ledger struct {
+	mu       sync.Mutex
+	slots    map[string]world.Slot // every instance that was seen, by id
+	endings  map[string]Ending     // by instance
+	printed  map[Printer]int       // lines that a process reported to have printed
+	values   map[string]Value      // by app, see writes.go
+	spaces   []string              // names that dewd acknowledged
+	mails    []string              // recipients of accepted notifications
+	counts   map[string]int        // for the report
+	problems []string              // violations that were seen at once
+}
+
+// NewLedger returns an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{
+		slots: map[string]world.Slot{}, endings: map[string]Ending{}, printed: map[Printer]int{}, values: map[string]Value{},
+		counts: map[string]int{},
+	}
+}
+
+// See notes that an instance ran.
+func (l *Ledger) See(in world.Instance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in.Slot.App != "" {
+		l.slots[in.ID] = in.Slot
+	}
+}
+
+// Seen returns every instance that ran, by id.
+func (l *Ledger) Seen() map[string]world.Slot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.slots)
+}
+
+// End notes how an instance must end. The first note counts, unless the instance could
+// survive that fault.
+func (l *Ledger) End(id string, e Ending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, known := l.endings[id]
+	if known && !old.Maybe {
+		return
+	}
+	if known {
+		e.Cause = append(slices.Clone(e.Cause), old.Cause...)
+		e.AnyProcess, e.LosesOutput = true, e.LosesOutput || old.LosesOutput
+	}
+	l.endings[id] = e
+}
+
+// Endings returns how instances must end, by id.
+func (l *Ledger) Endings() map[string]Ending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.endings)
+}
+
+// Print notes the number of lines that a process reported.
+func (l *Ledger) Print(p Printer, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.printed[p] = max(l.printed[p], n)
+}
+
+// Printed returns the number of lines that processes reported.
+func (l *Ledger) Printed() map[Printer]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.printed)
+}
+
+// Count adds to a number of the report.
+func (l *Ledger) Count(name string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts[name] += n
+}
+
+// Counts returns the numbers of the report.
+func (l *Ledger) Counts() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.counts)
+}
+
+// Problem notes a violation that was seen while the load ran.
+func (l *Ledger) Problem(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.problems = append(l.problems, text)
+}
+
+// Problems returns the violations that were seen while the load ran.
+func (l *Ledger) Problems() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.problems...)
+}

@@ -1,0 +1,78 @@
+package fire
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/fire/faults"
+)
+
+// Step is one fault of a schedule.
+type Step struct {
+	Fault string
+	Pause time.Duration // before the fault
+	Draw  faults.Draw
+	Joint bool // the next step follows at once, before the invariants are checked
+}
+
+const (
+	longestPause = 500 * time.Millisecond
+	shortestHold = 50 * time.Millisecond
+	longestHold  = 3 * time.Second
+)
+
+// Schedule returns the first n steps of a seed. A longer schedule of the same seed
+// begins with the same steps.
+func Schedule(seed uint64, n int, all []faults.Fault) []Step {
+	r := rand.New(rand.NewPCG(seed, 0))
+	total := 0
+	for _, f := range all {
+		total += f.Weight
+	}
+	steps := make([]Step, n)
+	for i := range steps {
+		steps[i] = draw(r, choose(all, r.IntN(total)), longestHold)
+	}
+	return steps
+}
+
+// Once returns a schedule with each fault once, in an order that the seed determines.
+// Its faults are short, and those that dewd notices only in its regular checks happen
+// together.
+func Once(seed uint64, all []faults.Fault) []Step {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var steps, together []Step
+	for _, f := range all {
+		s := draw(r, f, longestHold/10)
+		s.Pause /= 10
+		if f.Restored {
+			s.Joint = true
+			together = append(together, s)
+		} else {
+			steps = append(steps, s)
+		}
+	}
+	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	if len(together) > 0 {
+		together[len(together)-1].Joint = false
+	}
+	return slices.Insert(steps, len(steps)/2, together...)
+}
+
+func draw(r *rand.Rand, f faults.Fault, longest time.Duration) Step {
+	return Step{
+		Fault: f.Name, Pause: time.Duration(r.Int64N(int64(longestPause))),
+		Draw: faults.Draw{Target: r.Uint64(), Byte: r.Uint64(), Hold: shortestHold + time.Duration(r.Int64N(int64(longest)))},
+	}
+}
+
+// choose returns the fault at a point of the sum of weights.
+func choose(all []faults.Fault, point int) faults.Fault {
+	for _, f := range all {
+		if point -= f.Weight; point < 0 {
+			return f
+		}
+	}
+	return all[len(all)-1]
+}
