@@ -4,12 +4,14 @@
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
+commit=$(git -C "$here" rev-parse HEAD)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for folder in first another/second; do
 	echo "==> building in $folder: some minutes"
 	mkdir -p "$work/$(dirname $folder)"
 	git clone -q "$here" "$work/$folder"
+	git -C "$work/$folder" checkout -q "$commit"
 	GOCACHE="$work/cache-$(basename $folder)" make --no-print-directory -C "$work/$folder" tarballs deb >"$work/log" 2>&1 || {
 		tail -n 20 "$work/log" >&2
 		exit 1
