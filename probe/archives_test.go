@@ -434,7 +434,8 @@ func stackSlip(w *target) (string, error) {
 	var codes []int
 	up := strings.Repeat("../", 20) + strings.TrimPrefix(w.outside(), "/")
 	for i, h := range []tar.Header{
-		{Name: up, Typeflag: tar.TypeReg}, {Name: "bin/../" + up, Typeflag: tar.TypeReg},
+		{Name: up, Typeflag: tar.TypeReg},
+		{Name: "bin/../" + up, Typeflag: tar.TypeReg},
 		{Name: "bin/h", Typeflag: tar.TypeLink, Linkname: strings.Repeat("../", 20) + "etc/shadow"},
 	} {
 		bits, err := tarball(tar.Header{Name: "bin/", Typeflag: tar.TypeDir}, h)

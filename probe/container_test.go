@@ -15,8 +15,8 @@ import (
 const inContainer = "Containers"
 
 // tried is a probe whose attempt in the container must have one of some results.
-func tried(group, name, want, attempt string, args []string, results ...string) attack {
-	return attack{Probe{Group: group, Name: name, Want: want}, func(w *target) (string, error) {
+func tried(p Probe, attempt string, args []string, results ...string) attack {
+	return attack{p, func(w *target) (string, error) {
 		seen, err := w.try(attempt, args...)
 		if err != nil {
 			return seen, err
@@ -36,7 +36,7 @@ func paths(all ...string) (args []string) {
 func containerAttacks() []attack {
 	const refused = "the kernel refuses it"
 	c := func(name, want, attempt string, args []string, results ...string) attack {
-		return tried(inContainer, name, want, attempt, args, results...)
+		return tried(Probe{Group: inContainer, Name: name, Want: want}, attempt, args, results...)
 	}
 	return []attack{
 		c("mount a file system", refused, "mount", nil, "EPERM"),

@@ -29,7 +29,7 @@ func secretAttacks() []attack {
 	}
 }
 
-// nobody is a user of the machine without any permission.
+// nobodyID is a user of the machine without any permission.
 const nobodyID = 65534
 
 // asNobody runs a program as that user.

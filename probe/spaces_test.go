@@ -27,15 +27,19 @@ func spaceAttacks() []attack {
 	return []attack{
 		get("read an app, its processes, crashes and usage", func(v appIDs) []string {
 			a, d := "/v3/apps/"+v.app, "/dew/v1/apps/"+v.app
-			return []string{a, a + "/processes", a + "/processes/web", a + "/processes/web/stats", a + "/sidecars", a + "/manifest", a + "/permissions", a + "/features", a + "/revisions",
-				"/v3/processes/" + v.process, "/v3/processes/" + v.process + "/stats", a + "/crashes", d + "/crashes", d + "/usage", d + "/bindings", d + "/crash-mails", d + "/terminal"}
+			return []string{
+				a, a + "/processes", a + "/processes/web", a + "/processes/web/stats", a + "/sidecars", a + "/manifest", a + "/permissions", a + "/features", a + "/revisions",
+				"/v3/processes/" + v.process, "/v3/processes/" + v.process + "/stats", a + "/crashes", d + "/crashes", d + "/usage", d + "/bindings", d + "/crash-mails", d + "/terminal",
+			}
 		}),
 		get("read the environment of an app", func(v appIDs) []string {
 			return []string{"/v3/apps/" + v.app + "/env", "/v3/apps/" + v.app + "/environment_variables"}
 		}),
 		get("read and download packages and droplets", func(v appIDs) []string {
-			return []string{"/v3/packages/" + v.pkg, "/v3/packages/" + v.pkg + "/download", "/v3/droplets/" + v.droplet, "/v3/droplets/" + v.droplet + "/download",
-				"/v3/apps/" + v.app + "/packages", "/v3/apps/" + v.app + "/droplets", "/v3/apps/" + v.app + "/droplets/current", "/v3/packages/" + v.pkg + "/droplets"}
+			return []string{
+				"/v3/packages/" + v.pkg, "/v3/packages/" + v.pkg + "/download", "/v3/droplets/" + v.droplet, "/v3/droplets/" + v.droplet + "/download",
+				"/v3/apps/" + v.app + "/packages", "/v3/apps/" + v.app + "/droplets", "/v3/apps/" + v.app + "/droplets/current", "/v3/packages/" + v.pkg + "/droplets",
+			}
 		}),
 		get("read log lines and metrics", func(v appIDs) []string {
 			return []string{"/api/v1/read/" + v.app, "/stream/v1/apps/" + v.app + "?follow=false", "/stream/v1/apps/" + v.app + "/verify", "/stream/v1/services/" + v.service + "?follow=false"}
@@ -45,9 +49,11 @@ func spaceAttacks() []attack {
 			return []string{"/v3/tasks/" + v.task, "/v3/apps/" + v.app + "/tasks"}
 		}),
 		get("read service instances and their credentials", func(v appIDs) []string {
-			return []string{"/v3/service_instances/" + v.service, "/v3/service_instances/" + v.service + "/parameters", "/v3/service_instances/" + v.provided + "/credentials",
+			return []string{
+				"/v3/service_instances/" + v.service, "/v3/service_instances/" + v.service + "/parameters", "/v3/service_instances/" + v.provided + "/credentials",
 				"/v3/service_credential_bindings/" + v.binding + "/details", "/v3/service_credential_bindings/" + v.key, "/v3/service_credential_bindings/" + v.key + "/details",
-				"/v3/service_credential_bindings/" + v.key + "/parameters", "/v2/service_instances/" + v.service + "/permissions"}
+				"/v3/service_credential_bindings/" + v.key + "/parameters", "/v2/service_instances/" + v.service + "/permissions",
+			}
 		}),
 		get("read routes and spaces", func(v appIDs) []string {
 			return []string{"/v3/routes/" + v.route, "/v3/routes/" + v.route + "/destinations", "/v3/spaces/" + v.space, "/v3/spaces/" + v.space + "/usage_summary", "/v3/spaces/" + v.space + "/users"}
@@ -149,13 +155,19 @@ func foreignChanges(w *target) (string, error) {
 	var bad error
 	n := 0
 	for method, paths := range map[string][]string{
-		http.MethodPatch: {a, a + "/environment_variables", "/v3/processes/" + v.process, a + "/features/ssh", a + "/relationships/current_droplet", "/v3/droplets/" + v.droplet, "/v3/packages/" + v.pkg,
-			"/v3/routes/" + v.route, "/v3/service_instances/" + v.service, "/v3/spaces/" + v.space, "/v3/tasks/" + v.task},
-		http.MethodPost: {a + "/actions/stop", a + "/actions/restart", "/v3/processes/" + v.process + "/actions/scale", a + "/tasks", a + "/sidecars", "/v3/tasks/" + v.task + "/actions/cancel",
+		http.MethodPatch: {
+			a, a + "/environment_variables", "/v3/processes/" + v.process, a + "/features/ssh", a + "/relationships/current_droplet", "/v3/droplets/" + v.droplet, "/v3/packages/" + v.pkg,
+			"/v3/routes/" + v.route, "/v3/service_instances/" + v.service, "/v3/spaces/" + v.space, "/v3/tasks/" + v.task,
+		},
+		http.MethodPost: {
+			a + "/actions/stop", a + "/actions/restart", "/v3/processes/" + v.process + "/actions/scale", a + "/tasks", a + "/sidecars", "/v3/tasks/" + v.task + "/actions/cancel",
 			"/v3/routes/" + v.route + "/destinations", "/dew/v1/processes/" + v.process + "/kill", "/v3/spaces/" + v.space + "/actions/apply_manifest", "/v3/spaces/" + v.space + "/manifest_diff",
-			"/v3/service_instances/" + v.service + "/relationships/shared_spaces", "/v3/routes/" + v.route + "/relationships/shared_spaces"},
-		http.MethodDelete: {a, "/v3/droplets/" + v.droplet, "/v3/packages/" + v.pkg, "/v3/routes/" + v.route, "/v3/service_instances/" + v.service, "/v3/service_credential_bindings/" + v.key,
-			"/v3/processes/" + v.process + "/instances/0", "/v3/spaces/" + v.space, "/v3/spaces/" + v.space + "/routes?unmapped=true"},
+			"/v3/service_instances/" + v.service + "/relationships/shared_spaces", "/v3/routes/" + v.route + "/relationships/shared_spaces",
+		},
+		http.MethodDelete: {
+			a, "/v3/droplets/" + v.droplet, "/v3/packages/" + v.pkg, "/v3/routes/" + v.route, "/v3/service_instances/" + v.service, "/v3/service_credential_bindings/" + v.key,
+			"/v3/processes/" + v.process + "/instances/0", "/v3/spaces/" + v.space, "/v3/spaces/" + v.space + "/routes?unmapped=true",
+		},
 	} {
 		n += len(paths)
 		_, err := w.hidden(method, "{}", paths...)
@@ -260,8 +272,16 @@ func foreignMails(w *target) (string, error) {
 	var codes []int
 	for _, c := range append([]caller{w.insiders["SpaceDeveloper"]}, w.outsiders...) {
 		for _, r := range [][2]string{
-			{"POST", "/notify/users/" + noSuch}, {"POST", "/notify/spaces/" + v.space}, {"POST", "/notify/organizations/" + v.org}, {"POST", "/notify/everyone"}, {"POST", "/notify/emails"},
-			{"PUT", "/notify/notifications"}, {"GET", "/notify/notifications"}, {"POST", "/notify/templates"}, {"GET", "/dew/v1/inbox"}, {"GET", "/dew/v1/mails"},
+			{"POST", "/notify/users/" + noSuch},
+			{"POST", "/notify/spaces/" + v.space},
+			{"POST", "/notify/organizations/" + v.org},
+			{"POST", "/notify/everyone"},
+			{"POST", "/notify/emails"},
+			{"PUT", "/notify/notifications"},
+			{"GET", "/notify/notifications"},
+			{"POST", "/notify/templates"},
+			{"GET", "/dew/v1/inbox"},
+			{"GET", "/dew/v1/mails"},
 		} {
 			a, err := w.ask(c.token, r[0], r[1], `{"kind_id":"x","text":"x","to":"x@example.com"}`)
 			if err != nil {
@@ -306,8 +326,16 @@ func insideChanges(w *target) (string, error) {
 	var codes []int
 	for _, role := range []string{"SpaceAuditor", "SpaceManager"} {
 		for _, r := range [][2]string{
-			{"PATCH", "/v3/apps/" + v.app}, {"DELETE", "/v3/apps/" + v.app}, {"PATCH", "/v3/apps/" + v.app + "/environment_variables"}, {"POST", "/v3/apps/" + v.app + "/actions/stop"}, {"POST", "/v3/apps/" + v.app + "/tasks"},
-			{"POST", "/v3/processes/" + v.process + "/actions/scale"}, {"DELETE", "/v3/droplets/" + v.droplet}, {"POST", "/v3/packages/" + v.pkg + "/upload"}, {"DELETE", "/v3/service_instances/" + v.service}, {"POST", "/v3/spaces/" + v.space + "/actions/apply_manifest"},
+			{"PATCH", "/v3/apps/" + v.app},
+			{"DELETE", "/v3/apps/" + v.app},
+			{"PATCH", "/v3/apps/" + v.app + "/environment_variables"},
+			{"POST", "/v3/apps/" + v.app + "/actions/stop"},
+			{"POST", "/v3/apps/" + v.app + "/tasks"},
+			{"POST", "/v3/processes/" + v.process + "/actions/scale"},
+			{"DELETE", "/v3/droplets/" + v.droplet},
+			{"POST", "/v3/packages/" + v.pkg + "/upload"},
+			{"DELETE", "/v3/service_instances/" + v.service},
+			{"POST", "/v3/spaces/" + v.space + "/actions/apply_manifest"},
 		} {
 			a, err := w.ask(w.insiders[role].token, r[0], r[1], "{}")
 			if err != nil {

@@ -297,9 +297,12 @@ func escalateAccount(w *target) (string, error) {
 	var codes []int
 	for _, r := range [][3]string{
 		{"POST", "/uaa/oauth/clients", `{"client_id":"mine","client_secret":"x","authorized_grant_types":["client_credentials"],"authorities":["cloud_controller.admin"]}`},
-		{"PUT", "/uaa/oauth/clients/cf/secret", `{"secret":"x"}`}, {"GET", "/uaa/oauth/clients", ""}, {"GET", "/uaa/Users", ""},
+		{"PUT", "/uaa/oauth/clients/cf/secret", `{"secret":"x"}`},
+		{"GET", "/uaa/oauth/clients", ""},
+		{"GET", "/uaa/Users", ""},
 		{"POST", "/uaa/Users", `{"userName":"x","password":"x","emails":[{"value":"x@example.com"}]}`},
-		{"POST", "/uaa/Groups/cloud_controller.admin/members", `{"value":"x","type":"USER"}`}, {"POST", "/uaa/Groups", `{"displayName":"x"}`},
+		{"POST", "/uaa/Groups/cloud_controller.admin/members", `{"value":"x","type":"USER"}`},
+		{"POST", "/uaa/Groups", `{"displayName":"x"}`},
 		{"POST", "/v3/users", `{"guid":"x"}`},
 	} {
 		a, err := w.ask(w.developer().token, r[0], r[1], r[2])
