@@ -76,16 +76,15 @@ func Listed(page string) ([]Probe, error) {
 }
 
 // Difference returns the probes that only one of two lists has, by group, name and what
-// must happen.
+// must happen. The first list is that of a page.
 func Difference(listed, probes []Probe) (missing, unknown []string) {
-	key := func(p Probe) string { return p.Group + ": " + cell(p.Name) + ": " + cell(p.Want) }
-	names := func(all []Probe) (out []string) {
-		for _, p := range all {
-			out = append(out, key(p))
-		}
-		return out
+	var have, want []string
+	for _, p := range listed {
+		have = append(have, p.Group+": "+p.Name+": "+p.Want)
 	}
-	have, want := names(listed), names(probes)
+	for _, p := range probes {
+		want = append(want, p.Group+": "+cell(p.Name)+": "+cell(p.Want))
+	}
 	without := func(all, others []string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 	}
