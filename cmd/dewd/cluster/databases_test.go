@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -244,6 +245,34 @@ func (d *databases) bound(key login) {
 		d.Error("the app has the password of the key")
 	}
 	d.must("unbind-service", "client", "my-postgres", "--wait")
+}
+
+// The stock cf creates, binds and deletes a database.
+func TestCFDatabase(t *testing.T) {
+	path := stockClient(t)
+	d := newDatabases(t, 1)
+	run := d.cf(path)
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "Procfile"), "web: sleep 1000000\n")
+	run("create-service", "redis", "small", "db", "--wait")
+	run("push", "shop", "--no-manifest", "-p", dir, "-s", "redis", "-b", "binary_buildpack", "-u", "process", "-m", "64M", "--no-route")
+	run("bind-service", "shop", "db", "--wait")
+	run("restage", "shop")
+	out := run("ssh", "shop", "-c", `redis-cli --no-auth-warning -u "$(echo "$VCAP_SERVICES" | sed 's/.*"uri": *"\([^"]*\)".*/\1/')" incr n`)
+	if strings.TrimSpace(out) != "1" {
+		t.Errorf("the bound app got %q", out)
+	}
+	run("create-service-key", "db", "key", "--wait")
+	if out := run("service-key", "db", "key"); !strings.Contains(out, `"uri": "redis://`) {
+		t.Errorf("cf service-key:\n%s", out)
+	}
+	run("delete-service-key", "db", "key", "-f", "--wait")
+	run("update-service", "db", "-p", "large", "--wait")
+	run("unbind-service", "shop", "db", "--wait")
+	run("delete-service", "db", "-f", "--wait")
+	if names, _ := d.objects(); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "services/") }) {
+		t.Errorf("left: %v", names)
+	}
 }
 
 // The node of a database is lost: the database starts on another one with its data.
