@@ -58,7 +58,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		Stacks: stacks.Get, Unneeded: stacks.Abandon, Changed: d.databaseChanged, Say: d.appLogs.writeServiceLine,
 	}
 	if e, ok := d.engine.(*cluster.Engine); ok {
-		databases.Volumes, databases.Machine = e.Volumes(), "-"
+		databases.Volumes, databases.Machine, databases.LastError = e.Volumes(), "-", d.appLogs.lastServiceError
 		databases.Start, databases.Measure = cluster.DatabaseStart, time.Minute // a measurement is a session in the Pod
 	}
 	if d.databases, err = builtin.New(databases); err != nil {

@@ -56,6 +56,9 @@ type Config struct {
 	Measure time.Duration // between two measurements of the data (0: 30 s)
 	// Say writes a line into the log of an instance; nil: no log.
 	Say func(instance, line string)
+	// LastError returns the newest line that a source printed to stderr in the log of an
+	// instance. In a cluster it explains why a server exited. It can be nil.
+	LastError func(instance, source string) string
 	// Changed is called when the state of an instance changed. It must return quickly,
 	// and can be nil.
 	Changed func(instance string)

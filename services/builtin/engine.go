@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -58,6 +59,9 @@ func engineOf(name string) (*engine, bool) {
 	}
 	return engines[i], true
 }
+
+// source returns the log source of its servers.
+func (e *engine) source() string { return "SERVICE/" + strings.ToUpper(e.name) }
 
 // programs returns the programs that a stack must have.
 func (e *engine) programs() Programs {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -124,7 +123,7 @@ func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 		data = stack.Mount{Path: dataDir, Type: stack.MountVolume, Source: rec.GUID}
 	}
 	return runtime.Server{
-		GUID: rec.GUID, Name: rec.Name, Source: "SERVICE/" + strings.ToUpper(e.name), Version: rec.Version, Stack: rec.Stack,
+		GUID: rec.GUID, Name: rec.Name, Source: e.source(), Version: rec.Version, Stack: rec.Stack,
 		Command: scriptCommand("run"), Dir: dataDir, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 		Ports: []int{e.port}, Address: rec.Address, KillDelay: e.killDelay,
 		Mounts: []stack.Mount{data, bind(b.confDir(rec.GUID), confDir, "ro")},

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
 )
 
 // Volumes are the volumes of servers that run in a cluster, and the addresses at which
@@ -70,9 +72,9 @@ func (b *servers) keepVolumes(ctx context.Context, rec record) {
 	}
 	b.running.Go(func() {
 		for n := 1; ; n++ {
-			err := b.putVolume(ctx, rec, rec.Shape)
+			err := b.keepVolume(ctx, rec.GUID)
 			if ctx.Err() != nil {
-				return
+				return // the next daemon tries again
 			}
 			b.recordAttempt(rec.GUID, err)
 			if err == nil {
@@ -84,6 +86,23 @@ func (b *servers) keepVolumes(ctx context.Context, rec record) {
 			}
 		}
 	})
+}
+
+// keepVolume does that for one server, unless it was deleted.
+func (b *servers) keepVolume(ctx context.Context, guid string) error {
+	unlock, err := b.lock(ctx, guid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := b.get(guid)
+	if errors.Is(err, services.ErrNotFound) || err == nil && !rec.usable() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.putVolume(ctx, rec, rec.Shape)
 }
 
 // removeVolume removes the volume of a server with all data.
