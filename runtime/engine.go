@@ -35,6 +35,15 @@ type Engine interface {
 	Sweep(ctx context.Context, keep map[InstanceID]bool) error
 }
 
+// PreparingEngine is an Engine that can create a container before its processes can
+// run.
+type PreparingEngine interface {
+	// Prepare is Start, except that no process of the app runs before proceed is closed.
+	// If ctx is done before that, it leaves nothing behind. Adopt removes a container
+	// that was only prepared.
+	Prepare(ctx context.Context, s Spec, proceed <-chan struct{}) (Container, error)
+}
+
 // Container is the container of one instance, task, build or Server. Reap is separate
 // from Exits, because an exit must be reported at once and reading its last lines can
 // take a while.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
@@ -100,25 +101,47 @@ func urls(routes []string, router string) []string {
 	return out
 }
 
+// lists has all that the list of apps shows.
+type lists struct {
+	apps      []v3.App
+	processes []v3.Process
+	routes    []v3.Route
+}
+
+// readLists reads the lists side by side; with bare it leaves out the processes.
+func readLists(ctx context.Context, bare bool, api *client.Client) (lists, error) {
+	var out lists
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		out.apps, err = api.Apps().List(ctx)
+		return err
+	})
+	g.Go(func() (err error) {
+		if !bare {
+			out.processes, err = api.Processes().All(ctx)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		out.routes, err = api.Routes().List(ctx)
+		return err
+	})
+	return out, g.Wait()
+}
+
 // readApps reads all apps; with bare it leaves out their processes.
 func readApps(ctx context.Context, bare bool, api *client.Client) ([]Row, error) {
-	apps, err := api.Apps().List(ctx)
+	all, err := readLists(ctx, bare, api)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]Row, len(apps))
+	rows := make([]Row, len(all.apps))
 	byGUID := map[string]*Row{}
-	for i, a := range apps {
+	for i, a := range all.apps {
 		rows[i] = Row{GUID: a.GUID, Name: a.Name, State: a.State, Processes: []processRow{}, Routes: []string{}}
 		byGUID[a.GUID] = &rows[i]
 	}
-	var ps []v3.Process
-	if !bare {
-		if ps, err = api.Processes().All(ctx); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range ps {
+	for _, p := range all.processes {
 		r := byGUID[p.Relationships.App.ID()]
 		if r == nil {
 			continue // created after the list was read
@@ -131,11 +154,7 @@ func readApps(ctx context.Context, bare bool, api *client.Client) ([]Row, error)
 		}
 		r.Processes = append(r.Processes, row)
 	}
-	routes, err := api.Routes().List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, route := range routes {
+	for _, route := range all.routes {
 		for _, d := range route.Destinations {
 			if r := byGUID[d.App.GUID]; r != nil && !slices.Contains(r.Routes, route.URL) {
 				r.Routes = append(r.Routes, route.URL)

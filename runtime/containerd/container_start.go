@@ -36,6 +36,12 @@ const startedFile = "started"
 
 // Start creates the container of s and starts all its processes.
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	return e.Prepare(ctx, s, nil)
+}
+
+// Prepare creates the container of s and starts all its processes when proceed is
+// closed.
+func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan struct{}) (runtime.Container, error) {
 	if !s.Instance.Valid() {
 		return nil, fmt.Errorf("cannot start: %q is not a valid instance id", s.Instance)
 	}
@@ -46,7 +52,7 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 	if err != nil {
 		return nil, e.startError(err)
 	}
-	if err := c.build(ctx); err != nil {
+	if err := c.build(ctx, proceed); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		c.detach()
@@ -82,8 +88,8 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// build creates all parts of an instance and opens the gates.
-func (c *container) build(ctx context.Context) error {
+// build creates all parts of an instance and opens the gates when proceed is closed.
+func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 	mounts, err := c.prepare(ctx)
 	if err != nil {
 		return err
@@ -97,6 +103,13 @@ func (c *container) build(ctx context.Context) error {
 	for _, p := range c.procs {
 		if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
 			return err
+		}
+	}
+	if proceed != nil {
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+			return fmt.Errorf("the prepared instance is not needed: %w", ctx.Err())
 		}
 	}
 	c.spec.StartedAt = time.Now()

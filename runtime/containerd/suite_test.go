@@ -14,7 +14,7 @@ import (
 
 // The real engine fulfills the same contract as the fake one.
 func TestEngineSuite(t *testing.T) {
-	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.SuiteConfig {
+	config := func(t *testing.T) runtimetest.SuiteConfig {
 		w := newWorld(t)
 		stack, err := w.stack("")
 		if err != nil {
@@ -44,5 +44,7 @@ func TestEngineSuite(t *testing.T) {
 			},
 			Lines: func(app string) []logstream.Envelope { return w.lines(app) },
 		}
-	})
+	}
+	runtimetest.EngineSuite(t, config)
+	runtimetest.PreparingSuite(t, config)
 }

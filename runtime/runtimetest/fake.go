@@ -175,6 +175,11 @@ func (f *Fake) Calls() []string {
 
 // Start implements Engine.Start.
 func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	return f.Prepare(ctx, s, nil)
+}
+
+// Prepare implements PreparingEngine.Prepare.
+func (f *Fake) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan struct{}) (runtime.Container, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -188,6 +193,12 @@ func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, er
 	if blocked != nil {
 		select {
 		case <-blocked:
+		case <-ctx.Done():
+		}
+	}
+	if proceed != nil {
+		select {
+		case <-proceed:
 		case <-ctx.Done():
 		}
 	}

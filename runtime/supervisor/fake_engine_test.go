@@ -11,7 +11,7 @@ import (
 
 // The fake fulfills the contract of an engine, so that tests with it are valid.
 func TestFakeKeepsTheContract(t *testing.T) {
-	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.SuiteConfig {
+	config := func(*testing.T) runtimetest.SuiteConfig {
 		fake := runtimetest.NewFake()
 		n := 0
 		return runtimetest.SuiteConfig{
@@ -34,5 +34,7 @@ func TestFakeKeepsTheContract(t *testing.T) {
 				}
 			},
 		}
-	})
+	}
+	runtimetest.EngineSuite(t, config)
+	runtimetest.PreparingSuite(t, config)
 }

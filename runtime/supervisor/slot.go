@@ -20,10 +20,11 @@ const (
 type Slot struct {
 	id     runtime.SlotID
 	sup    *Supervisor
-	inst   *Instance // owned by Run
-	tries  int       // failed starts in a row because of the container service, owned by Run
-	panics int       // in a row, owned by Run
-	stray  bool      // another slot has a newer instance: stop this one and report nothing
+	inst   *Instance     // owned by Run
+	next   *nextInstance // prepared, owned by Run
+	tries  int           // failed starts in a row because of the container service, owned by Run
+	panics int           // in a row, owned by Run
+	stray  bool          // another slot has a newer instance: stop this one and report nothing
 
 	serverKillDelay time.Duration // time of a server between SIGTERM and SIGKILL (0: the policy's), owned by Run
 
@@ -65,6 +66,7 @@ func (s *Slot) Status() runtime.Status {
 // ends the processes, but the end of ctx leaves the container for the next daemon to
 // adopt. A panic delays this slot and affects no other.
 func (s *Slot) Run(ctx context.Context) {
+	defer s.dropNext()
 	for !s.run(ctx) {
 		s.panics++
 		s.sup.count(func(st *runtime.Stats) { st.Panics++ })
@@ -174,6 +176,7 @@ func (s *Slot) pause(ctx context.Context) step {
 			return s.down
 		case <-s.restart:
 			s.resetCrashCount()
+			s.dropNext()
 			return s.start
 		case <-s.recheck:
 		case <-due:

@@ -192,6 +192,9 @@ func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 // container.
 func (s *Slot) finishCrash(ctx context.Context) step {
 	in := s.inst
+	if startsAtOnce(in.record) {
+		s.prepareNext(ctx)
+	}
 	if !s.endProcesses(ctx, in) {
 		return nil
 	}
@@ -214,7 +217,7 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 
 // end stops the slot on request. It never leaves a record.
 func (s *Slot) end(ctx context.Context) step {
-	if !s.stopInstance(ctx) {
+	if !s.stopInstance(ctx, nil) {
 		return nil
 	}
 	return s.down
@@ -222,7 +225,7 @@ func (s *Slot) end(ctx context.Context) step {
 
 // replace stops the instance and starts one in the current desired state.
 func (s *Slot) replace(ctx context.Context) step {
-	if !s.stopInstance(ctx) {
+	if !s.stopInstance(ctx, s.prepareNext) {
 		return nil
 	}
 	s.resetCrashCount()
@@ -230,11 +233,18 @@ func (s *Slot) replace(ctx context.Context) step {
 	return s.start
 }
 
-// stopInstance stops the instance. It returns false if the daemon exits before that.
-func (s *Slot) stopInstance(ctx context.Context) bool {
+// stopInstance stops the instance. It calls ending, if that is not nil, when the
+// processes get SIGTERM. It returns false if the daemon exits before that.
+func (s *Slot) stopInstance(ctx context.Context, ending func(context.Context)) bool {
 	in := s.inst
 	s.move(runtime.Stopping, "")
-	if s.mustDrain() && !s.drainRequests(ctx, in) || !s.endProcesses(ctx, in) {
+	if s.mustDrain() && !s.drainRequests(ctx, in) {
+		return false
+	}
+	if ending != nil {
+		ending(ctx)
+	}
+	if !s.endProcesses(ctx, in) {
 		return false
 	}
 	if in.record != nil { // an earlier daemon wrote the record and did not complete it

@@ -22,66 +22,43 @@ func (s *Slot) start(ctx context.Context) step {
 	select {
 	case <-s.restart: // this start already fulfills the request
 		s.resetCrashCount()
+		s.dropNext()
 	default:
 	}
 	s.drainOnRestart.Store(false)
+	if s.next != nil && !s.upToDate(s.next.spec.Version) {
+		s.dropNext()
+	}
 	s.move(runtime.Starting, "")
-	id := runtime.NewInstanceID()
-	d, spec, err := s.plan(id)
-	if err != nil {
-		return s.startFailed(ctx, id, d, err)
+	next, prepared := s.next, s.next != nil
+	if s.next = nil; !prepared {
+		next = newInstanceOf(ctx, s.sup, s.id, s.sup.c.Engine.Start)
 	}
-	s.publish(func(st *runtime.Status) { describe(st, spec) })
-	if s.tries == 0 {
-		s.logCell(spec, logstream.Out, "Creating container")
+	if next.err == nil {
+		s.publish(func(st *runtime.Status) { describe(st, next.spec) })
 	}
-	container, err := s.launch(ctx, spec)
+	if s.tries == 0 && !prepared && next.err == nil {
+		s.logCell(next.spec, logstream.Out, "Creating container")
+	}
+	container, err := next.run(s.stop)
 	if err != nil {
-		return s.startFailed(ctx, id, d, err)
+		return s.startFailed(ctx, next, err)
 	}
 	s.tries = 0
 	clear(s.loggedErrors)
 	in := newInstance(container)
-	in.check, in.ready = d.Process.HealthCheck, d.Process.Readiness
+	in.check, in.ready = next.desired.Process.HealthCheck, next.desired.Process.Readiness
 	s.inst = in
 	s.setContainer(container)
 	s.sup.count(func(st *runtime.Stats) { st.Starts++ })
-	s.log.Info("instance started", "app", spec.App, "instance", id)
-	s.logCell(spec, logstream.Out, "Successfully created container")
+	s.log.Info("instance started", "app", in.spec.App, "instance", next.id)
+	s.logCell(in.spec, logstream.Out, "Successfully created container")
 	return s.watch
 }
 
-// plan creates a Spec with an address from the desired state.
-func (s *Slot) plan(id runtime.InstanceID) (plan.Desired, runtime.Spec, error) {
-	d, err := s.sup.planner.Instance(s.id)
-	if err != nil {
-		return d, runtime.Spec{}, err
-	}
-	addr, err := s.sup.addressFor(id, d)
-	if err != nil {
-		return d, runtime.Spec{}, err
-	}
-	spec, err := s.sup.planner.InstanceSpec(d, s.id, id, addr)
-	return d, spec, err
-}
-
-// launch calls the engine and cancels the call if the slot is stopped. Then Start
-// leaves nothing behind, or the container that it returns is stopped like any other.
-func (s *Slot) launch(ctx context.Context, spec runtime.Spec) (runtime.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.sup.policy.StartLimit)
-	defer cancel()
-	started := async(func() (runtime.Container, error) { return s.sup.c.Engine.Start(ctx, spec) })
-	select {
-	case r := <-started:
-		return r.get()
-	case <-s.stop:
-		cancel()
-		return (<-started).get()
-	}
-}
-
 // startFailed handles a start that produced no instance.
-func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.Desired, err error) step {
+func (s *Slot) startFailed(ctx context.Context, next *nextInstance, err error) step {
+	id, d := next.id, next.desired
 	if e := s.sup.addresses.Release(id); e != nil {
 		s.log.Error("cannot release address", "instance", id, "err", e)
 	}
@@ -90,6 +67,10 @@ func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.De
 	}
 	if s.stopping() {
 		return s.down
+	}
+	if next.proceed != nil {
+		s.log.Warn("cannot use the prepared instance; dewd creates another one", "instance", id, "err", err)
+		return s.start
 	}
 	if refused, ok := errors.AsType[*runtime.StartError](err); ok {
 		return s.startRefused(ctx, id, d, refused)
