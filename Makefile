@@ -63,7 +63,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fire fuzz vmtest matrix k8stest lint bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
+.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fire fuzz vmtest matrix k8stest lint vulncheck probes bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ fire: root setup-test build ## inject faults under load and check that nothing i
 	@DEW_FIRE_SEED=$(SEED) DEW_FIRE_SEEDS=$(SEEDS) DEW_FIRE_FAULTS=$(FAULTS) DEW_FIRE_APPS=$(APPS) DEW_FIRE_COMMIT=$(VERSION) \
 		$(GO) test -tags integration -count 1 -timeout 0 -v -run '^TestFire$$' ./fire
 
+probes: root setup-test build ## attack dewd and its containers, and write the table of docs/security.md
+	@DEW_PROBES_UPDATE=1 $(GO) test -race -tags integration -count 1 -timeout 30m -run '^TestProbes$$' ./probe
+
 fuzz:
 	@set -e; for dir in $(call holding,Fuzz); do \
 		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' $$dir/*_test.go); do \
@@ -147,11 +150,15 @@ matrix: root setup-test ## the engine's tests with other versions of containerd 
 k8stest: root setup-k8stest ## the tests in a real Kubernetes cluster (root; the first build takes about 10 minutes)
 	@.ci/k8stest
 
-lint: ## check style, formatting and English; prints nothing when all is well
+lint: ## check style, formatting, English and known vulnerabilities; prints nothing when all is well
 	@for module in $(MODULES); do (cd $$module && $(LINTER) run ./...) || exit 1; done
 	@cd tools/cluster && $(LINTER) run . ./pause # not ./kubernetes, which needs all packages of Kubernetes
 	@GO='$(GO)' dist/prose.sh
+	@GO='$(GO)' dist/vulncheck.sh
 	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/vmtest-life .ci/vmtest-runtime .ci/matrix .ci/k8stest .ci/fresh .ci/page
+
+vulncheck: ## check for known vulnerabilities (VULNDB=folder for a copy of the database)
+	@GO='$(GO)' dist/vulncheck.sh
 
 setup-bench: setup-test
 	@dist/need.sh --no-start $(BENCH_NEEDS)

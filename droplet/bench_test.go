@@ -108,7 +108,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	zipped, rs := benchApp(b, 0)
 	stageOnce(b, builds, mustUpload(b, p, nil, zipped))
 	for b.Loop() {
-		matched, err := p.Match(rs)
+		matched, err := p.Match(pool.Claim{Resources: rs})
 		if err != nil || len(matched) != benchFiles {
 			b.Fatal(len(matched), err)
 		}
@@ -128,7 +128,7 @@ func BenchmarkOneFileChanged(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		matched, err := p.Match(rs)
+		matched, err := p.Match(pool.Claim{Resources: rs})
 		if err != nil || len(matched) != benchFiles {
 			b.Fatal(len(matched), err)
 		}

@@ -217,7 +217,7 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 	if b.Locked {
 		return b, fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackLocked)
 	}
-	bits, err := pool.ReadUpload(nil, zip, size, c.o.limits())
+	bits, err := pool.ReadUpload(pool.Claim{}, zip, size, c.o.limits())
 	if err != nil {
 		return b, err
 	}

@@ -46,8 +46,8 @@ func (f BuildpackFolder) key() string { return f.Space + "/" + f.Name }
 // FolderUpload is the upload of a BuildpackFolder.
 type FolderUpload struct {
 	Space   string
-	Name    string          // name of the folder
-	Matched []pool.Resource // files that Match had found
+	Name    string     // name of the folder
+	Matched pool.Claim // files that Match had found
 	Zip     io.ReaderAt
 	Size    int64 // size of Zip
 }

@@ -259,20 +259,21 @@ func (p *Packages) named(sha string) (bool, error) {
 	return len(fs) > 0, err
 }
 
-// Match returns the resources whose content is already stored, so that a client need
-// not send it. The content stays for a while, even if its package is deleted.
-func (p *Packages) Match(rs []pool.Resource) ([]pool.Resource, error) {
+// Match returns the resources whose content is already stored where the user can read
+// it, so that a client need not send it. The content stays for a while, even if its
+// package is deleted.
+func (p *Packages) Match(claim pool.Claim) ([]pool.Resource, error) {
 	want := map[pool.Content]pool.Place{}
-	for _, r := range rs {
+	for _, r := range claim.Resources {
 		if c, ok := pool.ContentOf(r); ok {
 			want[c] = pool.Place{}
 		}
 	}
-	if err := p.pool.Find(want); err != nil {
+	if err := p.pool.Find(want, claim.By); err != nil {
 		return nil, fmt.Errorf("cannot match resources: %w", err)
 	}
 	found := []pool.Resource{}
-	for _, r := range rs {
+	for _, r := range claim.Resources {
 		if c, ok := pool.ContentOf(r); ok && want[c].Tree != "" {
 			found = append(found, r)
 		}
@@ -280,11 +281,30 @@ func (p *Packages) Match(rs []pool.Resource) ([]pool.Resource, error) {
 	return found, nil
 }
 
+// Readable returns a function that reports whether a tree belongs to a package of an app,
+// or to a buildpack folder of a space, that a user can read.
+func (p *Packages) Readable(app, space func(guid string) bool) func(tree string) (bool, error) {
+	return func(tree string) (bool, error) {
+		packages, err := p.packages.By("sha256", tree)
+		if err != nil {
+			return false, fmt.Errorf("cannot read packages: %w", err)
+		}
+		if slices.ContainsFunc(packages, func(k Package) bool { return app(k.App) }) {
+			return true, nil
+		}
+		folders, err := p.folders.By("sha256", tree)
+		if err != nil {
+			return false, fmt.Errorf("cannot read buildpack folders: %w", err)
+		}
+		return slices.ContainsFunc(folders, func(f BuildpackFolder) bool { return space(f.Space) }), nil
+	}
+}
+
 // Upload sets the bits of a package: the files of a zip of size bytes, and the files
 // that Match had found. zip is nil if there are no others. A refusal is a
 // *PackageError; then nothing is stored, and the package is FAILED with the reason.
 // After any other error, the package waits for its bits as before.
-func (p *Packages) Upload(ctx context.Context, guid string, matched []pool.Resource, zip io.ReaderAt, size int64) (Package, error) {
+func (p *Packages) Upload(ctx context.Context, guid string, matched pool.Claim, zip io.ReaderAt, size int64) (Package, error) {
 	if err := p.begin(guid); err != nil {
 		return Package{}, err
 	}

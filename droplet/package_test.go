@@ -61,7 +61,7 @@ func uploadTo(t testing.TB, p *Packages, app string, matched []pool.Resource, zi
 	if zipped != nil {
 		r = bytes.NewReader(zipped)
 	}
-	return p.Upload(t.Context(), k.GUID, matched, r, int64(len(zipped)))
+	return p.Upload(t.Context(), k.GUID, pool.Claim{Resources: matched}, r, int64(len(zipped)))
 }
 
 func mustUpload(t testing.TB, p *Packages, matched []pool.Resource, zipped []byte) Package {
@@ -161,11 +161,11 @@ func TestMatchAndUploadFromThePool(t *testing.T) {
 	shorter := resource("b", "644", "bbb")
 	shorter.Size--
 	asked := append(slices.Clone(same), resource("new", "644", "new"), shorter, pool.Resource{Path: "bad", SHA1: "xyz", Size: 3}, resource("empty", "644", ""))
-	got, err := p.Match(asked)
+	got, err := p.Match(pool.Claim{Resources: asked})
 	if diff := cmp.Diff(same, got); diff != "" || err != nil {
 		t.Fatalf("Match: %v\n%s", err, diff)
 	}
-	if got, err := p.Match(nil); got == nil || len(got) != 0 || err != nil {
+	if got, err := p.Match(pool.Claim{}); got == nil || len(got) != 0 || err != nil {
 		t.Errorf("Match of nothing = %v, %v, want an empty list", got, err)
 	}
 
@@ -186,7 +186,7 @@ func TestMatchAndUploadFromThePool(t *testing.T) {
 	if diff := cmp.Diff(want, list(t, p, k.SHA256)); diff != "" {
 		t.Error(diff)
 	}
-	if got, err := p.Match(asked); len(got) != 4 || err != nil {
+	if got, err := p.Match(pool.Claim{Resources: asked}); len(got) != 4 || err != nil {
 		t.Errorf("the new file is not matched: %v, %v", got, err)
 	}
 
@@ -195,8 +195,53 @@ func TestMatchAndUploadFromThePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := q.Match(asked); len(got) != 0 || err != nil {
+	if got, err := q.Match(pool.Claim{Resources: asked}); len(got) != 0 || err != nil {
 		t.Errorf("an empty pool matches %v, %v", got, err)
+	}
+}
+
+// A user claims only files that the user can read. The promise of Match holds even if
+// the package is deleted before the upload.
+func TestClaimsOfOtherUsers(t *testing.T) {
+	p := newPackages(t)
+	file := []pool.Resource{resource("f", "644", "secret")}
+	readers := func(id string, apps ...string) pool.Reader {
+		return pool.Reader{ID: id, Reads: p.Readable(func(app string) bool { return slices.Contains(apps, app) }, func(string) bool { return false })}
+	}
+	owner, other := readers("owner", "a"), readers("other", "b")
+	first := mustUpload(t, p, nil, zipOf(t, member{name: "f", text: "secret"}))
+	claim := func(by pool.Reader, files []pool.Resource) error {
+		k, err := p.Create("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Upload(t.Context(), k.GUID, pool.Claim{Resources: files, By: by}, nil, 0)
+		return err
+	}
+	if got, err := p.Match(pool.Claim{Resources: file, By: other}); len(got) != 0 || err != nil {
+		t.Errorf("another user matches %v, %v", got, err)
+	}
+	// The same tree, and another tree with the same file.
+	var refused *pool.Error
+	for _, path := range []string{"f", "g"} {
+		if err := claim(other, []pool.Resource{resource(path, "644", "secret")}); !errors.As(err, &refused) {
+			t.Errorf("the claim of %s = %v, want a refusal", path, err)
+		}
+	}
+	if got, err := p.Match(pool.Claim{Resources: file, By: owner}); len(got) != 1 || err != nil {
+		t.Errorf("the owner matches %v, %v", got, err)
+	}
+	if err := p.remove([]Package{first}); err != nil {
+		t.Fatal(err)
+	}
+	if err := claim(other, file); !errors.As(err, &refused) {
+		t.Errorf("the claim of a deleted package = %v, want a refusal", err)
+	}
+	if err := claim(owner, file); err != nil {
+		t.Errorf("the promise to the owner: %v", err)
+	}
+	if err := claim(other, file); err != nil {
+		t.Errorf("the file is in a package of the other user now: %v", err)
 	}
 }
 
@@ -338,7 +383,7 @@ func TestUploadThatCannotBeRead(t *testing.T) {
 			if tt.ctx != nil {
 				ctx = tt.ctx(ctx)
 			}
-			_, err = p.Upload(ctx, k.GUID, nil, brokenReaderAt{bytes.NewReader(z), tt.below}, int64(len(z)))
+			_, err = p.Upload(ctx, k.GUID, pool.Claim{}, brokenReaderAt{bytes.NewReader(z), tt.below}, int64(len(z)))
 			if !errors.Is(err, tt.want) || isPackageError(err) {
 				t.Fatalf("error = %v, want %v", err, tt.want)
 			}
@@ -364,7 +409,7 @@ func TestUploadOnce(t *testing.T) {
 	for i := range errs {
 		wg.Go(func() {
 			z := zipOf(t, member{name: fmt.Sprint("f", i), text: "x"})
-			_, errs[i] = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(z), int64(len(z)))
+			_, errs[i] = p.Upload(t.Context(), k.GUID, pool.Claim{}, bytes.NewReader(z), int64(len(z)))
 		})
 	}
 	wg.Wait()
@@ -379,7 +424,7 @@ func TestUploadOnce(t *testing.T) {
 	if got := files(t, p.o.Dir); good != 1 || len(got) != 2 {
 		t.Errorf("%d uploads succeeded and left %v, want one tree", good, got)
 	}
-	if _, err := p.Upload(t.Context(), "nobody", nil, nil, 0); !errors.Is(err, ErrNotFound) {
+	if _, err := p.Upload(t.Context(), "nobody", pool.Claim{}, nil, 0); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Upload to no package = %v", err)
 	}
 	if _, err := p.Get("nobody"); !errors.Is(err, ErrNotFound) {
@@ -409,7 +454,7 @@ func TestUploadUnderWay(t *testing.T) {
 		z := zipOf(t, member{name: "a", text: "x"})
 		slow := slowReaderAt{bytes.NewReader(z), make(chan struct{})}
 		go func() {
-			if _, err := p.Upload(t.Context(), k.GUID, nil, slow, int64(len(z))); err != nil {
+			if _, err := p.Upload(t.Context(), k.GUID, pool.Claim{}, slow, int64(len(z))); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -458,7 +503,7 @@ func TestNewPackagesSweeps(t *testing.T) {
 		t.Error(diff)
 	}
 	rs := []pool.Resource{resource("x", "644", "kept"), resource("y", "644", "lost")}
-	if got, err := q.Match(rs); len(got) != 1 || err != nil {
+	if got, err := q.Match(pool.Claim{Resources: rs}); len(got) != 1 || err != nil {
 		t.Errorf("Match = %v, %v, want what is kept", got, err)
 	}
 	if k := mustUpload(t, q, rs[:1], nil); k.SHA256 == kept.SHA256 {
@@ -498,7 +543,7 @@ func TestDamagedPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := q.Match([]pool.Resource{resource("a", "644", "content")}); len(got) != 0 || err != nil {
+	if got, err := q.Match(pool.Claim{Resources: []pool.Resource{resource("a", "644", "content")}}); len(got) != 0 || err != nil {
 		t.Errorf("Match = %v, %v, want nothing", got, err)
 	}
 	if _, done, err := q.open(k.SHA256); err != nil {
@@ -556,7 +601,7 @@ func TestTreesAreRemovedWithPackages(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		promised := []pool.Resource{resource("f", "644", "text 0")}
-		if got, err := p.Match(promised); len(got) != 1 || err != nil {
+		if got, err := p.Match(pool.Claim{Resources: promised}); len(got) != 1 || err != nil {
 			t.Fatalf("Match = %v, %v", got, err)
 		}
 		next, err := p.Create("a") // now there is one package too many
@@ -571,7 +616,7 @@ func TestTreesAreRemovedWithPackages(t *testing.T) {
 		if _, err := p.Get(all[0].GUID); !errors.Is(err, ErrNotFound) {
 			t.Errorf("the oldest package is kept: %v", err)
 		}
-		k, err := p.Upload(t.Context(), next.GUID, promised, nil, 0)
+		k, err := p.Upload(t.Context(), next.GUID, pool.Claim{Resources: promised}, nil, 0)
 		if err != nil || k.SHA256 != all[0].SHA256 {
 			t.Errorf("what was promised is gone: %v", err)
 		}
@@ -639,7 +684,7 @@ func TestUploadRefusesFalseHeaders(t *testing.T) {
 			k := checkNothingStored(t, p, "a", bad.Error())
 			// The upload to the same package can be repeated.
 			good := zipOf(t, member{name: "ok", text: "ok"})
-			k, err = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(good), int64(len(good)))
+			k, err = p.Upload(t.Context(), k.GUID, pool.Claim{}, bytes.NewReader(good), int64(len(good)))
 			if err != nil || k.State != PackageReady || k.Error != "" {
 				t.Errorf("second try: %+v, %v", k, err)
 			}

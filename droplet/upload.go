@@ -140,7 +140,9 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 	if h.Typeflag == tar.TypeLink {
 		clean.Linkname = path.Clean(h.Linkname)
 	}
-	if err := out.WriteHeader(clean); err != nil {
+	if err := out.WriteHeader(clean); errors.Is(err, tar.ErrHeader) {
+		return &archive.Error{Entry: h.Name, Reason: "is not a valid entry: " + err.Error()}
+	} else if err != nil {
 		return err
 	}
 	if name == archive.StagingInfo && h.Size <= maxResult {
@@ -151,6 +153,25 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 		u.info = raw
 		return archive.WriteAll(out, raw)
 	}
-	_, err := io.Copy(out, in)
+	file := &uploadedFile{r: in}
+	_, err := io.Copy(out, file)
+	if file.err != nil && !errors.Is(file.err, context.Canceled) {
+		return &archive.Error{Entry: h.Name, Reason: "is incomplete: " + file.err.Error()}
+	}
 	return err
+}
+
+// uploadedFile remembers the error of its reader, which is the fault of the client. All
+// other errors are faults of the machine.
+type uploadedFile struct {
+	r   io.Reader
+	err error
+}
+
+func (f *uploadedFile) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
 }

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"crypto/tls"
 	"net/http"
 	"strings"
 )
@@ -38,9 +37,7 @@ func (r *Router) serveAPI(t *table, w http.ResponseWriter, req *http.Request) bo
 	if !r.apiHosts[host] || t.hosts[host].match(req.URL.Path) != nil {
 		return false
 	}
-	if state, ok := req.Context().Value(secureKey{}).(tls.ConnectionState); ok && req.TLS == nil {
-		req.TLS = &state // net/http sets it only without a screen
-	}
+	setTLS(req)
 	r.c.API.ServeHTTP(w, req)
 	return true
 }

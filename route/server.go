@@ -32,16 +32,35 @@ func Server(h http.Handler) *http.Server {
 		IdleTimeout:                  keepAlive,
 		MaxHeaderBytes:               maxHeader,
 		DisableGeneralOptionsHandler: true, // the app must answer OPTIONS *
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			s, ok := c.(*screen)
-			if !ok {
-				return ctx
-			}
-			if t, ok := s.Conn.(*tls.Conn); ok {
-				return context.WithValue(ctx, secureKey{}, t.ConnectionState())
-			}
-			return ctx
-		},
+		ConnContext:                  withState,
+	}
+}
+
+// Screened makes another server ready for the connections of Screen and Secure.
+func Screened(s *http.Server) *http.Server {
+	h := s.Handler
+	s.ConnContext = withState
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setTLS(r)
+		h.ServeHTTP(w, r)
+	})
+	return s
+}
+
+// withState adds the state of TLS before a screen to the context of a connection.
+func withState(ctx context.Context, c net.Conn) context.Context {
+	if s, ok := c.(*screen); ok {
+		if t, ok := s.Conn.(*tls.Conn); ok {
+			return context.WithValue(ctx, secureKey{}, t.ConnectionState())
+		}
+	}
+	return ctx
+}
+
+// setTLS sets the state of TLS of a request. net/http sets it only without a screen.
+func setTLS(r *http.Request) {
+	if state, ok := r.Context().Value(secureKey{}).(tls.ConnectionState); ok && r.TLS == nil {
+		r.TLS = &state
 	}
 }
 

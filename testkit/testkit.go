@@ -112,6 +112,22 @@ func Stays(t testing.TB, what string, within time.Duration, ok func() error) {
 // kill a process at a random moment and must pass for every moment.
 func RandomPause(longest time.Duration) { <-time.After(rand.N(longest)) }
 
+// Random returns a source of random values for a property test. A failed test prints the
+// seed; DEW_TEST_SEED repeats it.
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("DEW_TEST_SEED"); text != "" {
+		seed = Must(strconv.ParseUint(text, 10, 64))(t)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("repeat with DEW_TEST_SEED=%d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the values are no secrets
+}
+
 // Must returns the value of a call that must succeed: testkit.Must(os.ReadFile(name))(t).
 func Must[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {

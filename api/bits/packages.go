@@ -243,7 +243,11 @@ func (h packageHandlers) matchResources(r *http.Request) (any, error) {
 	if len(body.Resources) > v3.MaxResources {
 		return nil, rest.Unprocessable("resources must have at most %d entries, not %d. Send several requests.", v3.MaxResources, len(body.Resources))
 	}
-	found, err := h.Platform.Packages.Match(resources(body.Resources))
+	by, err := h.reader(r)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Platform.Packages.Match(pool.Claim{Resources: resources(body.Resources), By: by})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/droplet"
@@ -20,7 +21,7 @@ var uploadForm = rest.Bytes("multipart/form-data")
 
 // upload is the form of an upload, with its file on disk.
 type upload struct {
-	matched []pool.Resource
+	matched pool.Claim
 	bits    *os.File // nil: all files matched
 	size    int64
 }
@@ -29,6 +30,11 @@ type upload struct {
 // must close the result, even after an error.
 func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
 	u := &upload{}
+	by, err := h.reader(r)
+	if err != nil {
+		return u, err
+	}
+	u.matched.By = by
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return u, rest.Unprocessable("The request body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
@@ -49,6 +55,18 @@ func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
 	}
 }
 
+// reader returns the caller as a user of stored files: those of packages that the caller
+// can download, and of buildpack folders in spaces that the caller can push to.
+func (h *Handlers) reader(r *http.Request) (pool.Reader, error) {
+	perms, err := h.Present.Access.Permissions(r.Context())
+	if err != nil || perms.Secrets {
+		return pool.Reader{}, err
+	}
+	app, err := h.Present.Secrets(r)
+	space := func(guid string) bool { return perms.Can(access.Develop, guid) }
+	return pool.Reader{ID: access.Principal(r.Context()).ID, Reads: h.Platform.Packages.Readable(app, space)}, err
+}
+
 func (h *Handlers) readPart(u *upload, part *multipart.Part) error {
 	switch part.FormName() {
 	case v3.UploadResources:
@@ -60,7 +78,7 @@ func (h *Handlers) readPart(u *upload, part *multipart.Part) error {
 			return rest.ErrTooLarge
 		}
 		rs, err := rest.DecodeBytes[[]v3.Resource](b)
-		u.matched = resources(rs)
+		u.matched.Resources = resources(rs)
 		return err
 	case v3.UploadBits:
 		if u.bits != nil {

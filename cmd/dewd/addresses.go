@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -82,7 +81,7 @@ func (d addresses) serveTLS(ctx context.Context, api func(http.Handler) *http.Se
 		g.Go(func() error {
 			s := api(d.api.Handler())
 			s.TLSConfig = d.tls.Clone()
-			return serve(ctx, tls.NewListener(l, d.tls), s, d.log)
+			return serve(ctx, route.Secure(l, d.tls), s, d.log)
 		})
 	}
 	return g.Wait()

@@ -96,9 +96,9 @@ func (b *bridgeListeners) serve(ctx context.Context, api http.Handler, router *r
 	}
 	if b.api != nil {
 		g.Go(func() error {
-			s := apiServer(api)
+			s := route.Screened(apiServer(api))
 			s.BaseContext = func(net.Listener) context.Context { return ctx }
-			return serve(ctx, b.api, s, b.log)
+			return serve(ctx, route.Screen(b.api), s, b.log)
 		})
 	}
 	if b.front != nil {

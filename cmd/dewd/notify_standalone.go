@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/notify/directory"
 	"github.com/dewrun/dew/notify/smtp"
+	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/store"
 )
 
@@ -168,7 +169,7 @@ func (s *standaloneService) serve(ctx context.Context) error {
 	g.Go(func() error { systemd.watch(ctx, s.checkHealth); return nil })
 	handler := s.handler()
 	for _, l := range s.listen {
-		g.Go(func() error { return serve(ctx, l, apiServer(handler), s.log) })
+		g.Go(func() error { return serve(ctx, route.Screen(l), apiServer(handler), s.log) })
 	}
 	systemd.ready()
 	s.log.Info("ready", "version", version, "notifications", s.listen[0].Addr())

@@ -110,7 +110,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	d.serving = ctx
 	server := func(h http.Handler) *http.Server {
-		s := apiServer(h)
+		s := route.Screened(apiServer(h))
 		s.BaseContext = func(net.Listener) context.Context { return ctx } // streams stop with the daemon
 		return s
 	}
@@ -126,7 +126,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 		return serve(ctx, socket, local, d.log)
 	})
 	for _, l := range d.ports.api {
-		g.Go(func() error { return serve(ctx, l, server(d.api.Handler()), d.log) })
+		g.Go(func() error { return serve(ctx, route.Screen(l), server(d.api.Handler()), d.log) })
 	}
 	for _, l := range d.ports.routes {
 		g.Go(func() error { return serve(ctx, route.Screen(l), route.Server(d.router), d.log) })

@@ -24,6 +24,7 @@ type Upload struct {
 	Entries []entry // by path
 	Size    int64   // bytes of all files
 	src     *source // reader below the zip; nil without a zip
+	by      Reader  // the user, who must be able to read the files that are not in the zip
 }
 
 // entry is one file, folder or symbolic link of an upload.
@@ -58,14 +59,14 @@ type bitsReader struct {
 
 // ReadUpload checks an upload as far as possible without reading files. A refusal is an
 // *Error.
-func ReadUpload(matched []Resource, zipped io.ReaderAt, size int64, o Limits) (*Upload, error) {
-	r := &bitsReader{o: o, at: make(map[string]*entry, len(matched)), made: map[string]bool{}}
-	for _, m := range matched {
+func ReadUpload(claim Claim, zipped io.ReaderAt, size int64, o Limits) (*Upload, error) {
+	r := &bitsReader{o: o, at: make(map[string]*entry, len(claim.Resources)), made: map[string]bool{}}
+	for _, m := range claim.Resources {
 		if err := r.addMatched(m); err != nil {
 			return nil, err
 		}
 	}
-	b := &Upload{}
+	b := &Upload{by: claim.By}
 	if zipped != nil {
 		b.src = &source{r: zipped, size: size, most: o.MaxFiles}
 		if err := r.addZip(b.src); err != nil {

@@ -39,7 +39,7 @@ func TestUploadRefusesDamagedZips(t *testing.T) {
 func readAll(t testing.TB, zipped []byte) (*Upload, error) {
 	t.Helper()
 	o := Limits{MaxBytes: 1 << 20, MaxFiles: 50, MaxFileBytes: 1 << 20}
-	b, err := ReadUpload(nil, bytes.NewReader(zipped), int64(len(zipped)), o)
+	b, err := ReadUpload(Claim{}, bytes.NewReader(zipped), int64(len(zipped)), o)
 	if err != nil {
 		return nil, err
 	}

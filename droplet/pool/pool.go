@@ -39,6 +39,19 @@ type Content struct {
 
 var emptyContent = Content{sha1: sha1.Sum(nil)}
 
+// Claim names files that a user does not send, because they are in the pool.
+type Claim struct {
+	Resources []Resource
+	By        Reader
+}
+
+// Reader is a user who claims files. A checksum alone must not give access to the file of
+// another user, nor tell that it exists. The zero value can use all trees.
+type Reader struct {
+	ID    string
+	Reads func(tree string) (bool, error) // whether the user can read a tree
+}
+
 // ContentOf returns the content of a resource, if the resource can be matched.
 func ContentOf(r Resource) (c Content, ok bool) {
 	b, err := hex.DecodeString(r.SHA1)
@@ -75,8 +88,18 @@ type tree struct {
 	sha   string
 	list  [sha256.Size]byte // hash of its listing: equal listing, equal tree
 	added time.Time
-	users int       // number of present users
-	lent  time.Time // when Match last promised a file of it
+	users int                  // number of present users
+	lent  map[string]time.Time // by Reader: when Match last promised a file of it
+}
+
+// leased reports whether Match promised a file of the tree not long ago.
+func (t *tree) leased() bool {
+	for _, at := range t.lent {
+		if time.Since(at) < Lease {
+			return true
+		}
+	}
+	return false
 }
 
 // Open opens the pool in dir, and creates dir if necessary.
@@ -144,9 +167,9 @@ func (p *Pool) readIndex(sha string) (index, error) {
 	return parseIndex(raw)
 }
 
-// Find fills in the places of the wanted contents, newest trees first. The trees stay
-// for the time of Lease.
-func (p *Pool) Find(want map[Content]Place) error {
+// Find fills in the places of the wanted contents that a user can read, newest trees
+// first. The trees stay for the time of Lease.
+func (p *Pool) Find(want map[Content]Place, by Reader) error {
 	missing := 0
 	for _, at := range want {
 		if at.Tree == "" {
@@ -159,13 +182,20 @@ func (p *Pool) Find(want map[Content]Place) error {
 		if missing == 0 {
 			return nil
 		}
+		can, err := p.reads(by, t)
+		if err != nil {
+			return err
+		}
+		if !can {
+			continue
+		}
 		x, err := p.readIndex(t.sha)
 		if err != nil {
 			continue // reported when the pool was opened
 		}
 		found := x.fill(want, t.sha)
 		if missing -= found; found > 0 {
-			p.extendLease(t)
+			p.extendLease(t, by)
 		}
 	}
 	return nil
@@ -192,10 +222,29 @@ func (p *Pool) release(trees []*tree) {
 	}
 }
 
-func (p *Pool) extendLease(t *tree) {
+func (p *Pool) extendLease(t *tree, by Reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.lent = time.Now()
+	maps.DeleteFunc(t.lent, func(_ string, at time.Time) bool { return time.Since(at) >= Lease })
+	if t.lent == nil {
+		t.lent = map[string]time.Time{}
+	}
+	t.lent[by.ID] = time.Now()
+}
+
+// reads reports whether a user can read a tree. The promise of Match is kept even if the
+// package of the tree was deleted since.
+func (p *Pool) reads(by Reader, t *tree) (bool, error) {
+	if by.Reads == nil {
+		return true, nil
+	}
+	p.mu.Lock()
+	at := t.lent[by.ID]
+	p.mu.Unlock()
+	if time.Since(at) < Lease {
+		return true, nil
+	}
+	return by.Reads(t.sha)
 }
 
 // Open opens the tar of a tree, which stays until done is called.
@@ -222,7 +271,11 @@ func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 // Add stores the tree of an upload, unless it exists, and returns its sha256. The tree
 // stays until done is called.
 func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err error) {
-	if t := p.findSame(b); t != nil {
+	t, err := p.findSame(b)
+	if err != nil {
+		return "", nil, err
+	}
+	if t != nil {
 		return t.sha, func() { p.release([]*tree{t}) }, nil
 	}
 	places := map[Content]Place{}
@@ -231,7 +284,7 @@ func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err
 			places[e.sum] = Place{}
 		}
 	}
-	if err := p.Find(places); err != nil {
+	if err := p.Find(places, b.by); err != nil {
 		return "", nil, err
 	}
 	for _, e := range b.Entries {
@@ -239,20 +292,32 @@ func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err
 			return "", nil, &Error{e.Path, "is no longer stored: push again"}
 		}
 	}
-	t, err := p.write(ctx, b, places)
-	if err != nil {
+	if t, err = p.write(ctx, b, places); err != nil {
 		return "", nil, err
 	}
 	return t.sha, func() { p.release([]*tree{t}) }, nil
 }
 
 // findSame finds the tree of an upload whose contents are all known, without reading or
-// writing a file of it.
-func (p *Pool) findSame(b *Upload) *tree {
+// writing a file of it. The user must be able to read that tree.
+func (p *Pool) findSame(b *Upload) (*tree, error) {
 	if slices.ContainsFunc(b.Entries, func(e entry) bool { return !e.known() }) {
-		return nil
+		return nil, nil
 	}
-	list := listing(b.Entries)
+	t := p.listed(listing(b.Entries))
+	if t == nil {
+		return nil, nil
+	}
+	can, err := p.reads(b.by, t)
+	if err != nil || !can {
+		p.release([]*tree{t})
+		return nil, err
+	}
+	return t, nil
+}
+
+// listed returns the tree with a listing, for use.
+func (p *Pool) listed(list [sha256.Size]byte) *tree {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range p.trees {

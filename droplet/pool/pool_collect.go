@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 )
 
 // Collect removes the trees that have no name and no user. A tree that it cannot remove
@@ -15,7 +14,7 @@ func (p *Pool) Collect(named func(sha string) (bool, error)) error {
 	defer p.mu.Unlock()
 	var errs []error
 	for sha, t := range p.trees {
-		if t.users > 0 || time.Since(t.lent) < Lease {
+		if t.users > 0 || t.leased() {
 			continue
 		}
 		keep, err := named(sha)

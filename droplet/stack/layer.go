@@ -239,6 +239,8 @@ func (l *layerFacts) scanEntry(h *tar.Header, r io.Reader) error {
 		return &archive.Error{Entry: h.Name, Reason: "must not contain .."}
 	case strings.ContainsRune(h.Name, 0):
 		return &archive.Error{Entry: h.Name, Reason: "must not contain a zero byte"}
+	case h.Typeflag == tar.TypeLink && slices.Contains(strings.Split(h.Linkname, "/"), ".."):
+		return &archive.Error{Entry: h.Name, Reason: "is a hard link whose target must not contain .."}
 	case h.Size < 0 || h.Size > maxTreeBytes-l.Size:
 		return &archive.Error{Reason: fmt.Sprintf("is larger than %s after unpacking", archive.Size(maxTreeBytes))}
 	}

@@ -218,6 +218,7 @@ func TestAddRefuses(t *testing.T) {
 	for want, data := range map[string][]byte{
 		"not a tar archive":          []byte(strings.Repeat("no archive at all ", 100)),
 		"must not contain ..":        rootTar(t, tar.Header{Name: "../../etc/passwd", Linkname: "x"}),
+		"is a hard link":             rootTar(t, tar.Header{Name: "etc/shadow", Typeflag: tar.TypeLink, Linkname: "../../etc/shadow"}),
 		"is incomplete":              raw[:len(raw)/2+100],
 		"empty archive":              rootTar(t),
 		"cannot be read as an image": rootTar(t, tar.Header{Name: "manifest.json", Linkname: "{}"}),

@@ -67,6 +67,17 @@ func New(dir, bin string, flags ...string) (*World, error) {
 	return w, nil
 }
 
+// Plain is New without a file system of its own for the root, for tests that break no
+// disk.
+func Plain(dir, bin string, flags ...string) (*World, error) {
+	w, err := open(dir, bin, flags...)
+	if err != nil {
+		return nil, err
+	}
+	// With this folder, dewd starts a private containerd even if the machine has one.
+	return w, os.MkdirAll(filepath.Join(w.Root, "containerd"), 0o700)
+}
+
 // open returns a world in a folder, and creates nothing but the file for the output.
 func open(dir, bin string, flags ...string) (*World, error) {
 	w := &World{Dir: dir, Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Bin: bin}
