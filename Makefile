@@ -63,7 +63,7 @@ tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:b
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fire fuzz vmtest k8stest lint vulncheck probes bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
+.PHONY: help setup setup-test setup-bench setup-vmtest setup-k8stest build build-kubernetes run stop test quick unit integration proof fire fuzz vmtest matrix k8stest lint vulncheck probes bench cover install uninstall deb env tarballs reproducible fresh clean root console-vendor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -141,8 +141,11 @@ fuzz:
 		done; \
 	done
 
-vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgroup v2 (qemu)
-	@.ci/vmtest
+vmtest: root setup-vmtest ## install, use, upgrade and remove dew in a guest with systemd and cgroup v2, and run the engine's tests there (qemu; PART=life or tests)
+	@.ci/vmtest $(PART)
+
+matrix: root setup-test ## the engine's tests with other versions of containerd and runc (CONTAINERD=latest RUNC=latest)
+	@CONTAINERD='$(CONTAINERD)' RUNC='$(RUNC)' .ci/matrix
 
 k8stest: root setup-k8stest ## the tests in a real Kubernetes cluster (root; the first build takes about 10 minutes)
 	@.ci/k8stest
@@ -152,7 +155,7 @@ lint: ## check style, formatting, English and known vulnerabilities; prints noth
 	@cd tools/cluster && $(LINTER) run . ./pause # not ./kubernetes, which needs all packages of Kubernetes
 	@GO='$(GO)' dist/prose.sh
 	@GO='$(GO)' dist/vulncheck.sh
-	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/k8stest .ci/fresh .ci/page
+	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/vmtest-life .ci/vmtest-runtime .ci/matrix .ci/k8stest .ci/fresh .ci/page
 
 vulncheck: ## check for known vulnerabilities (VULNDB=folder for a copy of the database)
 	@GO='$(GO)' dist/vulncheck.sh

@@ -15,11 +15,13 @@ if ! command -v dpkg-deb >/dev/null; then
 	exit 9
 fi
 
-# Without a tag, the version is a commit hash, which must sort before every release.
+# Without a tag, the version is a commit hash. The time of the commit comes before it,
+# because apt refuses to replace a package by an older one. The number must sort before
+# every release, and after 0~git+HASH, the numbers of earlier packages.
 number=$(printf %s "${version#v}" | tr - +)
 case $number in
 [0-9]*.[0-9]*) ;;
-*) number=0~git+$number ;;
+*) number=0~pre$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y%m%d%H%M%S)+$number ;;
 esac
 
 # The files have the time of the newest commit, so that two builds are the same.
@@ -100,6 +102,13 @@ cat >"$tree/DEBIAN/postrm" <<'END'
 set -e
 [ ! -d /run/systemd/system ] || systemctl daemon-reload
 if [ "$1" = purge ]; then
+	# dew trust has added the CA. Its key is deleted now.
+	for ca in /usr/local/share/ca-certificates/dew-*.crt; do
+		if cmp -s "$ca" /var/lib/dew/keys/router-ca.pem; then
+			rm "$ca"
+			update-ca-certificates --fresh >/dev/null 2>&1 || true
+		fi
+	done
 	rm -rf /var/lib/dew /etc/default/dew
 elif [ "$1" = remove ] && [ -e /var/lib/dew ]; then
 	echo 'dew: apps, logs and databases are kept in /var/lib/dew; apt purge dew deletes them'

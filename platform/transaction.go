@@ -84,8 +84,9 @@ func (p *Platform) ExitsOf(appGUID string) ([]runtime.ExitRecord, error) {
 		}
 		all = append(all, some...)
 	}
+	order := runtime.CrashOrder(all)
 	slices.SortStableFunc(all, func(a, b runtime.ExitRecord) int {
-		return cmp.Or(b.CrashedAt.Compare(a.CrashedAt), cmp.Compare(b.Number, a.Number))
+		return cmp.Or(order[b.ID()].Compare(order[a.ID()]), cmp.Compare(b.Number, a.Number))
 	})
 	return all, nil
 }

@@ -2,8 +2,10 @@ package runtime
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dewrun/dew/logstream"
@@ -57,6 +59,31 @@ type ExitRecord struct {
 	GivenUp    bool      `json:"given_up,omitempty"`
 	Complete   bool      `json:"complete"`           // every process has exited
 	CountReset bool      `json:"forgiven,omitempty"` // the crash count starts over after this record
+}
+
+// RecordID identifies an exit record.
+type RecordID struct {
+	Slot   SlotID
+	Number uint64
+}
+
+// ID returns the slot and the number of the record.
+func (r ExitRecord) ID() RecordID { return RecordID{r.Slot, r.Number} }
+
+// CrashOrder returns a time for each record, by which records are sorted: the time of the
+// crash. If the clock was set back after the previous crash of the slot, it is the time of
+// that one and a nanosecond. So a later record of a slot is never sorted before an earlier one.
+func CrashOrder(records []ExitRecord) map[RecordID]time.Time {
+	inOrder := slices.SortedFunc(slices.Values(records), func(a, b ExitRecord) int { return cmp.Compare(a.Number, b.Number) })
+	order, last := make(map[RecordID]time.Time, len(records)), map[SlotID]time.Time{}
+	for _, r := range inOrder {
+		at := r.CrashedAt
+		if before, ok := last[r.Slot]; ok && !at.After(before) {
+			at = before.Add(1)
+		}
+		order[r.ID()], last[r.Slot] = at, at
+	}
+	return order
 }
 
 // Lines is the range of sequence numbers in the app's log that belong to the last lines

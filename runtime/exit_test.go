@@ -319,3 +319,24 @@ func TestExitLogRemovesDeletedProcesses(t *testing.T) {
 		t.Errorf("p1 has %d records again, %v", len(rs), err)
 	}
 }
+
+// After the clock was set back, the newest record of a slot is still the last one. Other
+// slots keep their times.
+func TestCrashOrder(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	record := func(index int, number uint64, at time.Time) ExitRecord {
+		return ExitRecord{Slot: SlotID{Process: "p", Index: index}, Number: number, CrashedAt: at}
+	}
+	records := []ExitRecord{
+		record(0, 2, noon), record(0, 1, noon.Add(time.Hour)), record(0, 3, noon.Add(2*time.Hour)), record(1, 1, noon.Add(time.Minute)),
+	}
+	got := CrashOrder(records)
+	want := map[RecordID]time.Time{
+		{records[0].Slot, 1}: noon.Add(time.Hour), {records[0].Slot, 2}: noon.Add(time.Hour + 1),
+		{records[0].Slot, 3}: noon.Add(2 * time.Hour), {records[3].Slot, 1}: noon.Add(time.Minute),
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("order (-got +want):\n%s", diff)
+	}
+}

@@ -53,6 +53,15 @@ func (v Server) Validate(subnet netip.Prefix) error {
 	return nil
 }
 
+// Volume has the data of a server that runs in a cluster. Clients reach the server at an
+// address that stays the same, on whichever node it runs.
+type Volume struct {
+	Server  string // guid
+	Bytes   int64
+	Port    int
+	Address netip.Addr // not valid: the cluster chooses one
+}
+
 // ServerStore stores the desired servers.
 type ServerStore struct{ records *store.Bucket[Server] }
 

@@ -150,10 +150,11 @@ func (h statusHandlers) listCrashes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := h.keptInstances()
+	kept, order := h.keptInstances(), runtime.CrashOrder(records)
 	page := rest.List(h.Links, r, q, records, rest.View[runtime.ExitRecord, v3.Crash]{
 		Key: func(record runtime.ExitRecord) rest.Key {
-			return rest.Key{Created: record.CrashedAt, Updated: record.CrashedAt, GUID: fmt.Sprintf("%020d", record.Number)}
+			at := order[record.ID()]
+			return rest.Key{Created: at, Updated: at, GUID: fmt.Sprintf("%020d", record.Number)}
 		},
 		Present: func(record runtime.ExitRecord) v3.Crash {
 			c := presentCrash(record, a.Name)

@@ -116,7 +116,7 @@ func printCrash(out *console.Console, c v3.Crash) {
 	switch {
 	case c.GivenUp:
 		line("%s", givenUpText)
-	case c.NextStart.After(time.Now()):
+	case c.NextStart.After(time.Now()) && !c.CrashedAt.After(time.Now()): // otherwise the clock was set back
 		line("%s", console.NextStart(c.NextStart, time.Now()))
 	case c.NextStart.After(c.CrashedAt.Add(time.Second)):
 		line("next start %s after the crash", c.NextStart.Sub(c.CrashedAt).Round(time.Second))

@@ -32,6 +32,7 @@ type Options struct {
 	PullSecret, Image, Domain         string
 	Folder                            string // with the programs; empty: that of dewd
 	StorageClass, StorageSize         string
+	TCPPorts                          string   // range of the ports of TCP routes, empty: none in the Services
 	Set                               []string // flags of dewd, as FLAG=VALUE
 	Insecure, LoadBalancer, DryRun    bool
 	KeepData, SkipChecks, Force, JSON bool
@@ -48,7 +49,8 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "namespace", Value: "dew", Usage: "Namespace `name` for dewd and the Pods of instances"},
 		&cli.StringFlag{Name: "domain", Value: "dew.localhost", Usage: "Default `domain` of app routes: http://APP.domain"},
 		command.BoolFlag("load-balancer", "Create a Service of type LoadBalancer for app routes, the API and SSH"),
-		&cli.StringFlag{Name: "storage-class", Usage: "StorageClass `name` of the volume of dewd (default: the default one of the cluster)"},
+		&cli.StringFlag{Name: "tcp-ports", Usage: "Range of ports for TCP routes in the Services of dewd, `first-last`, at most 100 ports (default: none)"},
+		&cli.StringFlag{Name: "storage-class", Usage: "StorageClass `name` of the volumes of dewd and of databases (default: the default one of the cluster)"},
 		&cli.StringFlag{Name: "storage-size", Value: "10Gi", Usage: "`Size` of the volume of dewd"},
 		&cli.GenericFlag{Name: "set", Value: &list{}, Usage: "Set a flag of dewd, `FLAG=VALUE`, such as log-retention=1G; can be repeated"},
 		&cli.StringFlag{Name: "image", Usage: "Existing `image` of dewd (default: install pushes one with the programs of this machine)"},
@@ -58,7 +60,7 @@ func Flags() []cli.Flag {
 		&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "Maximum `time` for install and uninstall"},
 		command.BoolFlag("dry-run", "Print the manifests that install would apply, and change nothing"),
 		command.BoolFlag("skip-checks", "Install even if a check fails"),
-		command.BoolFlag("keep-data", "Keep the volume of dewd, and the namespace, when uninstalling"),
+		command.BoolFlag("keep-data", "Keep the volumes of dewd and of databases, and the namespace, when uninstalling"),
 		command.ForceFlag(),
 		command.JSONFlag(),
 	}
@@ -70,7 +72,7 @@ func Read(c *cli.Context) Options {
 	o := Options{
 		Kubeconfig: c.String("kubeconfig"), Context: c.String("context"), Namespace: c.String("namespace"),
 		Registry: c.String("registry"), RegistryConfig: c.String("registry-config"), PullSecret: c.String("pull-secret"), Image: c.String("image"), Folder: c.String("programs"),
-		Domain: c.String("domain"), StorageClass: c.String("storage-class"), StorageSize: c.String("storage-size"),
+		Domain: c.String("domain"), TCPPorts: c.String("tcp-ports"), StorageClass: c.String("storage-class"), StorageSize: c.String("storage-size"),
 		Insecure: c.Bool("insecure-registry"), LoadBalancer: c.Bool("load-balancer"), DryRun: c.Bool("dry-run"), KeepData: c.Bool("keep-data"),
 		SkipChecks: c.Bool("skip-checks"), Force: c.Bool("f"), JSON: c.Bool("json"), Timeout: c.Duration("timeout"),
 	}
@@ -104,6 +106,7 @@ func (o Options) args(action string) []string {
 		{"image", o.Image},
 		{"programs", o.Folder},
 		{"domain", o.Domain},
+		{"tcp-ports", o.TCPPorts},
 		{"storage-class", o.StorageClass},
 		{"storage-size", o.StorageSize},
 	} {

@@ -138,6 +138,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.Cluster.Namespace, "namespace", "Namespace `name` for the Pods of instances"),
 		text(&c.Cluster.Registry, "registry", "Registry and folder for the images of Pods, `host/folder`: dewd pushes to it, and the nodes pull from it"),
 		text(&c.Cluster.PullSecret, "pull-secret", "Secret `name` with which the nodes log in to --registry"),
+		text(&c.Cluster.StorageClass, "storage-class", "StorageClass `name` of the volumes of databases in a cluster (default: the default one of the cluster)"),
 		text(&c.Cluster.AgentListen, "agent-listen", "Listen `address` for the agents in Pods"),
 		text(&c.Cluster.AgentAddress, "agent-address", "Address of --agent-listen for Pods, `host:port` (default in the cluster: that of the Service dewd-agents)"),
 	}, c.Outbound.flags()...)

@@ -59,8 +59,8 @@ func installation(o kubecli.Options) (cluster.Installation, error) {
 
 // fixedFlags are the flags of dewd that the manifests or other flags of install set.
 var fixedFlags = []string{
-	"engine", "kubeconfig", "namespace", "registry", "pull-secret", "agent-listen", "agent-address", "root", "run", "domain",
-	"listen", "listen-tls", "router", "router-tls", "ssh",
+	"engine", "kubeconfig", "namespace", "registry", "pull-secret", "storage-class", "agent-listen", "agent-address", "root", "run", "domain",
+	"tcp-ports", "listen", "listen-tls", "router", "router-tls", "ssh",
 }
 
 // daemonEnv returns the environment variables of dewd in the cluster, for the flags of
@@ -90,6 +90,12 @@ func daemonEnv(o kubecli.Options) (map[string]string, error) {
 	err := errors.Join(put("registry", registry), put("domain", o.Domain))
 	if o.Domain != defaultConfig().Domain {
 		err = errors.Join(err, put("public-url", "https://api."+o.Domain))
+	}
+	if o.TCPPorts != "" {
+		err = errors.Join(err, put("tcp-ports", o.TCPPorts))
+	}
+	if o.StorageClass != "" {
+		err = errors.Join(err, put("storage-class", o.StorageClass))
 	}
 	if o.Insecure {
 		err = errors.Join(err, put("insecure-registry", host))

@@ -35,6 +35,20 @@ func (l appLogs) writeServiceLine(guid, line string) {
 	}
 }
 
+// lastServiceError returns the newest line that a source printed to stderr in the log of a
+// database, or an empty text.
+func (l appLogs) lastServiceError(guid, source string) string {
+	one, err := l.Logs.App(guid)
+	if err != nil {
+		return ""
+	}
+	es, err := one.NewestOf(context.Background(), 1, logstream.Filter{Source: source, Stream: logstream.Err, NoGaps: true})
+	if err != nil || len(es) == 0 {
+		return ""
+	}
+	return string(es[0].Text)
+}
+
 // stagingErrors returns the newest lines that a build has printed to stderr. If they
 // cannot be read, the error of the build only has less detail.
 func (l appLogs) stagingErrors(guid string, since time.Time) []string {

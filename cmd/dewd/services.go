@@ -1,23 +1,21 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/cmd/dewd/cluster"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services"
@@ -54,12 +52,16 @@ func (m *serviceFlags) validate() (errs []error) {
 
 // openServices opens the marketplace with the built-in broker.
 func (d *daemon) openServices(ctx context.Context) (err error) {
-	made := serviceStacks{d.stacks}
-	d.databases, err = builtin.New(builtin.Config{
+	stacks := builtin.Stacks{Store: d.stacks, Images: d.cfg.Cluster.Used()}
+	databases := builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: made.get, Unneeded: made.abandon, Changed: d.databaseChanged, Say: d.appLogs.writeServiceLine,
-	})
-	if err != nil {
+		Stacks: stacks.Get, Unneeded: stacks.Abandon, Changed: d.databaseChanged, Say: d.appLogs.writeServiceLine,
+	}
+	if e, ok := d.engine.(*cluster.Engine); ok {
+		databases.Volumes, databases.Machine, databases.LastError = e.Volumes(), "-", d.appLogs.lastServiceError
+		databases.Start, databases.Measure = cluster.DatabaseStart, time.Minute // a measurement is a session in the Pod
+	}
+	if d.databases, err = builtin.New(databases); err != nil {
 		return err
 	}
 	d.aside.add("services", d.databases.Stuck)
@@ -168,61 +170,6 @@ func drainTargets(market *marketplace.Marketplace) func() ([]drain.Target, error
 		}
 		return out, err
 	}
-}
-
-// serviceStackName returns the name of the stack with some packages for services.
-func serviceStackName(packages []string) string { return "debian-" + strings.Join(packages, "-") }
-
-// serviceStacks creates the stacks of the built-in services.
-type serviceStacks struct{ stacks *stack.Stacks }
-
-// abandon stops the creation of a stack that no service waits for.
-func (s serviceStacks) abandon(packages []string) error {
-	return s.stacks.Abandon(serviceStackName(packages))
-}
-
-// get returns an existing stack with the packages, or creates one, which takes minutes.
-func (s serviceStacks) get(ctx context.Context, packages []string, progress func(string)) (string, error) {
-	name := serviceStackName(packages)
-	for tried := false; ; {
-		k, found, err := s.find(name)
-		switch {
-		case err != nil:
-			return "", err
-		case found && k.State == stack.StateReady:
-			return name, nil
-		case found && k.State == stack.StateFailed && tried:
-			return "", fmt.Errorf("cannot create stack %s: %s", name, k.Error)
-		case found && k.State == stack.StateFailed:
-			if err := s.stacks.Remove(k.GUID); err != nil {
-				return "", err
-			}
-			continue
-		case !found:
-			if _, err := s.stacks.Begin(name, stack.Source{Debian: &stack.DebianSource{Include: packages}, Service: true}); err != nil {
-				return "", err
-			}
-			tried = true
-			continue
-		}
-		tried = true
-		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "started"))
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-}
-
-// find finds a stack by its name.
-func (s serviceStacks) find(name string) (stack.Record, bool, error) {
-	all, err := s.stacks.All()
-	i := slices.IndexFunc(all, func(k stack.Record) bool { return k.Name == name })
-	if err != nil || i < 0 {
-		return stack.Record{}, false, err
-	}
-	return all[i], true, nil
 }
 
 // snapshots provides the snapshots of databases to the API.

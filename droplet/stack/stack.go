@@ -52,10 +52,14 @@ type Link struct {
 	Target string `json:"target"`
 }
 
+// MountVolume is the type of a mount of a volume in a cluster. Its source is the guid of a
+// server.
+const MountVolume = "volume"
+
 // Mount is bound from the host, or a tmpfs, into every instance.
 type Mount struct {
 	Path    string   `json:"path"`
-	Type    string   `json:"type"` // "bind" or "tmpfs"
+	Type    string   `json:"type"` // "bind", "tmpfs" or MountVolume
 	Source  string   `json:"source"`
 	Options []string `json:"options"`
 }

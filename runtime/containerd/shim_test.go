@@ -4,6 +4,7 @@ package containerd
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
@@ -43,11 +46,7 @@ func TestLostShimIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	start := exec.Command("containerd-shim-runc-v2", "-namespace", w.engine.cfg.Names.Namespace, "-id", lost, "-address", w.address, "start")
-	start.Dir = bundle
-	if out, err := start.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	startShim(t, bundle, w.engine.cfg.Names.Namespace, lost, w.address)
 	for said, sc := "", bufio.NewScanner(reader); !strings.Contains(said, "starting signal loop") && sc.Scan(); {
 		said = sc.Text()
 	}
@@ -70,4 +69,25 @@ func TestLostShimIsSwept(t *testing.T) {
 	if now := w.running(p); now.Instance != st.Instance {
 		t.Error("the instance was replaced")
 	}
+}
+
+// startShim starts a shim as containerd does. Shims since containerd 2.4 read their
+// parameters from standard input.
+func startShim(t *testing.T, bundle, namespace, id, address string) {
+	t.Helper()
+	params, err := proto.Marshal(&bootstrap.BootstrapParams{
+		InstanceID: id, Namespace: namespace, LogLevel: bootstrap.LogLevel_LOG_LEVEL_DEBUG, ContainerdGrpcAddress: address, ContainerdTtrpcAddress: address + ".ttrpc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	for _, input := range [][]byte{nil, params} {
+		start := exec.Command("containerd-shim-runc-v2", "-namespace", namespace, "-id", id, "-address", address, "start")
+		start.Dir, start.Stdin = bundle, bytes.NewReader(input)
+		if out, err = start.CombinedOutput(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%v: %s", err, out)
 }

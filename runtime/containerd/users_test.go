@@ -10,10 +10,13 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/userns"
+	"github.com/dewrun/dew/testkit"
 )
 
 // ownerOf returns the user of the machine that the main process of an instance runs as.
@@ -54,6 +57,26 @@ func TestOwnUsers(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(w.run, "mnt")); err != nil || len(left) > 0 {
 		t.Errorf("mounts left = %v, %v", left, err)
 	}
+}
+
+// The run folder can be on a file system without programs and devices, as /run on Debian.
+func TestOwnUsersWithRunNoexec(t *testing.T) {
+	dir := testkit.ShortDir(t)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newWorld(t)
+	w.leave()
+	w.run = filepath.Join(dir, "run")
+	w.boot()
+	p := w.put(testApp{name: "noexec", memory: 64, command: "cat /etc/hosts; exec sleep 1000"})
+	w.running(p)
+	w.line(p.App, "PROC/WEB", "localhost")
 }
 
 // An instance of a dewd without user namespaces is adopted as it is. The next life has

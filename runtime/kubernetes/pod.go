@@ -12,7 +12,6 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
-	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // The labels of Pods. The annotations have the rest of the spec.
@@ -72,7 +71,7 @@ func (e podTemplate) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, ShareProcessNamespace: ptr.To(true),
 			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
-			TerminationGracePeriodSeconds: ptr.To(int64(e.cfg.GracePeriod / time.Second)),
+			TerminationGracePeriodSeconds: ptr.To(int64(e.grace(s) / time.Second)),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: ptr.To(true), FSGroup: ptr.To(e.cfg.UID), FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -89,6 +88,18 @@ func (e podTemplate) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 		p.Spec.Containers = append(p.Spec.Containers, e.processContainer(s, proc, image))
 	}
 	return p
+}
+
+// serverGrace is how long a database has to stop when someone else deletes its Pod. It
+// writes its data before it exits.
+const serverGrace = time.Minute
+
+// grace returns the time between SIGTERM and SIGKILL when someone else deletes the Pod.
+func (e *Engine) grace(s runtime.Spec) time.Duration {
+	if s.Kind == runtime.KindService {
+		return max(e.cfg.GracePeriod, serverGrace)
+	}
+	return e.cfg.GracePeriod
 }
 
 // resources returns the limits of a whole Pod, and what the scheduler reserves for it.
@@ -162,6 +173,11 @@ func (e podTemplate) volumes(s runtime.Spec) []corev1.Volume {
 		empty("dew-bin", 0), empty("dew-run", int64(len(s.Processes))*2*(e.cfg.Backlog+(4<<20))+(16<<20)),
 		empty("home", s.Disk), empty("tmp", s.Disk),
 		{Name: "dew-tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: e.secretName(), DefaultMode: ptr.To(int32(0o440))}}},
+	}
+	if m, ok := claimOf(s); ok {
+		vs = append(vs, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volumeName(m.Source)},
+		}})
 	}
 	if s.Files != nil {
 		v := empty("bindings", 16<<20)
@@ -240,8 +256,11 @@ func (e podTemplate) processContainer(s runtime.Spec, p runtime.ProcessSpec, ima
 			c.Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(1, resource.DecimalSI)
 		}
 	}
+	if m, ok := claimOf(s); ok {
+		c.VolumeMounts = append(c.VolumeMounts, mount(dataVolume, m.Path, false))
+	}
 	if s.Files != nil {
-		c.VolumeMounts = append(c.VolumeMounts, mount("bindings", bindingfiles.Dir, false))
+		c.VolumeMounts = append(c.VolumeMounts, mount("bindings", filesDir(s), false))
 	}
 	return c
 }

@@ -97,7 +97,7 @@ func (c removed) awaitRemoval() (r removal) {
 // reports main first, because the removal is about the whole instance.
 func (c removed) explainStop() {
 	r := c.awaitRemoval()
-	ctx, cancel := context.WithTimeout(c.ctx, c.e.cfg.GracePeriod+exitPatience)
+	ctx, cancel := context.WithTimeout(c.ctx, c.e.grace(c.spec)+exitPatience)
 	defer cancel()
 	_ = c.await(ctx, func() bool { // at the end of the time the exits so far are reported
 		return !slices.ContainsFunc(c.procs, func(p *proc) bool { return !p.exited && p.stopped == nil })

@@ -75,12 +75,11 @@ func TestNodeLost(t *testing.T) {
 	w := newClusterWorld(t)
 	cluster := kubetest.Open(t)
 	w.open()
-	first, second := w.start("sleep 1000", "sleep 1000"), w.start("sleep 1000", "sleep 1000")
-	lost, kept := first, second
+	lost := w.start("sleep 1000", "sleep 1000")
 	node := w.nodeOf(lost)
-	if node == w.nodeOf(kept) {
-		t.Fatalf("both instances are on %s, want one on each node", node)
-	}
+	cluster.Cordon(t, node) // so that the other one is elsewhere
+	kept := w.start("sleep 1000", "sleep 1000")
+	cluster.Uncordon(t, node)
 	cluster.PowerOff(t, node)
 	cluster.WaitLost(t, node)
 	select {

@@ -73,7 +73,24 @@ func (w *world) life() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.scale(), c.Delete(context.WithoutCancel(w.Context())))
+	return errors.Join(w.scale(), w.database(), c.Delete(context.WithoutCancel(w.Context())))
+}
+
+// database creates and enlarges the volume of a database, and removes it.
+func (w *world) database() error {
+	v := Volumes{Client: w.client, Namespace: w.namespace, Daemon: "dew-test"}
+	want := runtime.Volume{Server: "server-of-the-test", Bytes: 1 << 30, Port: 5432}
+	for range 2 { // create, then patch
+		addr, err := v.Put(w.Context(), want)
+		if err != nil {
+			return err
+		}
+		if want.Address.IsValid() && addr != want.Address {
+			return fmt.Errorf("the address changed from %s to %s", want.Address, addr)
+		}
+		want.Address = addr
+	}
+	return v.Remove(w.Context(), want.Server)
 }
 
 // scale tells Kubernetes about a process with 3, 2 and then 1 instances.

@@ -22,7 +22,6 @@ import (
 	"github.com/dewrun/dew/runtime/capture"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/kubernetes/link"
-	"github.com/dewrun/dew/services/bindingfiles"
 )
 
 // Start creates the Pod of s and starts all its processes.
@@ -32,6 +31,10 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 	}
 	if err := s.Check(); err != nil {
 		return nil, err
+	}
+	s, err := withConfiguration(s)
+	if err != nil {
+		return nil, startError(err)
 	}
 	c, err := e.create(ctx, s, string(s.Kind), starting.launch)
 	if err != nil {
@@ -136,9 +139,6 @@ func (c starting) build(ctx context.Context, kind string) error {
 
 // supported refuses what Pods cannot have.
 func supported(s runtime.Spec) error {
-	if len(s.Mounts) > 0 {
-		return &runtime.StartError{Reason: "it needs folders of this machine, which Pods do not have (use a service broker or a user-provided service instance)"}
-	}
 	for _, p := range s.Processes {
 		if p.User != nil && p.User.UID == 0 {
 			return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: "the image runs as root, which Pods are not allowed to (set another USER in the image)"}
@@ -170,7 +170,7 @@ func (c starting) launch(ctx context.Context) error {
 	if _, err := c.e.cfg.Client.CoreV1().Pods(c.e.cfg.Namespace).Patch(ctx, podName(c.spec.Instance), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return unavailable(fmt.Errorf("cannot record the start of the Pod: %w", err))
 	}
-	start := link.Start{Files: c.spec.Files, FilesDir: bindingfiles.Dir}
+	start := link.Start{Files: c.spec.Files, FilesDir: filesDir(c.spec)}
 	for _, p := range c.procs {
 		start.Processes = append(start.Processes, link.Process{Exec: p.Exec, Args: launchArgs(p.ProcessSpec, c.spec.Stack.Shell), Dir: p.Dir, Env: p.Env})
 	}

@@ -39,12 +39,15 @@ type Config struct {
 	UID    int    // of the app user
 	GID    int
 	Logger *slog.Logger
-	// Stacks returns the name of a stack with these Debian packages and reports
-	// progress. If nil, only servers that are installed on the machine are available.
-	Stacks func(ctx context.Context, packages []string, progress func(string)) (string, error)
+	// Volumes has the data of servers that run in a cluster. If nil, they run on this
+	// machine, and their data is in Dir.
+	Volumes Volumes
+	// Stacks returns the name of a stack with these programs and reports progress. If
+	// nil, only servers that are installed on the machine are available.
+	Stacks func(ctx context.Context, p Programs, progress func(string)) (string, error)
 	// Unneeded is called when no service instance waits for the stack with these
-	// packages any more. It can be nil.
-	Unneeded func(packages []string) error
+	// programs any more. It can be nil.
+	Unneeded func(p Programs) error
 	// Machine is the root of the file system where servers can be installed. Empty
 	// means the machine's own root; "-" means nowhere, so a stack is always requested.
 	Machine string
@@ -53,6 +56,9 @@ type Config struct {
 	Measure time.Duration // between two measurements of the data (0: 30 s)
 	// Say writes a line into the log of an instance; nil: no log.
 	Say func(instance, line string)
+	// LastError returns the newest line that a source printed to stderr in the log of an
+	// instance. In a cluster it explains why a server exited. It can be nil.
+	LastError func(instance, source string) string
 	// Changed is called when the state of an instance changed. It must return quickly,
 	// and can be nil.
 	Changed func(instance string)
@@ -149,6 +155,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		if r.Doing != "" {
 			b.startWorker(r.GUID)
 		}
+		b.keepVolumes(ctx, r)
 		b.recover(ctx, r)
 	}
 	b.watchDisks(ctx)

@@ -109,7 +109,7 @@ func TestCreateFails(t *testing.T) {
 	}{
 		"no stack": {
 			config: func(c *Config) {
-				c.Stacks = func(context.Context, []string, func(string)) (string, error) { return "", errTest }
+				c.Stacks = func(context.Context, Programs, func(string)) (string, error) { return "", errTest }
 			}, want: "cannot get Redis: no luck",
 		},
 		"not installed": {config: func(c *Config) { c.Stacks = nil }, want: "apt install redis-server"},
@@ -249,7 +249,7 @@ func TestUpdateFits(t *testing.T) {
 func TestDeleteSupersedes(t *testing.T) {
 	begun := make(chan struct{}, 10)
 	slow := func(c *Config) {
-		c.Stacks = func(ctx context.Context, _ []string, progress func(string)) (string, error) {
+		c.Stacks = func(ctx context.Context, _ Programs, progress func(string)) (string, error) {
 			progress("downloading")
 			begun <- struct{}{}
 			<-ctx.Done()

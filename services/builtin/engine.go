@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type engine struct {
 	tags        []string
 	keys        []string // the parameters that it accepts
 	packages    []string // Debian packages
+	image       string   // public image with its programs, for clusters
 	installed   []string // patterns of its programs on the machine; one match is enough
 	port        int
 	killDelay   time.Duration // for a clean stop
@@ -56,6 +58,14 @@ func engineOf(name string) (*engine, bool) {
 		return nil, false
 	}
 	return engines[i], true
+}
+
+// source returns the log source of its servers.
+func (e *engine) source() string { return "SERVICE/" + strings.ToUpper(e.name) }
+
+// programs returns the programs that a stack must have.
+func (e *engine) programs() Programs {
+	return Programs{Service: e.name, Packages: e.packages, Image: e.image}
 }
 
 // installedIn reports whether the engine is installed in the file system at root.

@@ -53,9 +53,9 @@ func TestStackOnDemand(t *testing.T) {
 	w := newWorld(t)
 	w.machine = "-"
 	begun, made := make(chan []string, 1), make(chan struct{})
-	w.stacks = func(ctx context.Context, packages []string, progress func(string)) (string, error) {
+	w.stacks = func(ctx context.Context, p Programs, progress func(string)) (string, error) {
 		progress("unpacking redis-server")
-		begun <- packages
+		begun <- p.Packages
 		select {
 		case <-made:
 			return "host", nil

@@ -170,7 +170,7 @@ func newBroker(t *testing.T, change func(c *Config)) (*Broker, *fakeHost) {
 	close(h.settled)
 	c := Config{
 		DB: db, Host: h, Dir: filepath.Join(dir, "services"), UID: -1, GID: -1, Logger: slog.New(slog.DiscardHandler), Reserve: 1,
-		Machine: "-", Stacks: func(context.Context, []string, func(string)) (string, error) { return "some", nil },
+		Machine: "-", Stacks: func(context.Context, Programs, func(string)) (string, error) { return "some", nil },
 	}
 	if change != nil {
 		change(&c)

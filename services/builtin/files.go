@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -47,22 +46,43 @@ func (b *servers) writeFiles(rec record, s shape) error {
 	if !ok {
 		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
-	for _, dir := range []string{b.home(rec.GUID), b.storeDir(rec.GUID), b.confDir(rec.GUID)} {
-		if err := makeDir(dir); err != nil {
-			return err
-		}
-	}
-	// Other users cannot enter the parent folder, so these modes apply to the app user.
-	err := errors.Join(os.Chown(b.storeDir(rec.GUID), b.c.UID, b.c.GID), os.Chmod(b.confDir(rec.GUID), 0o755))
-	if err != nil {
-		return fmt.Errorf("cannot create the folders of service instance %s: %w", rec.GUID, err)
+	if err := b.makeDirs(rec.GUID); err != nil {
+		return err
 	}
 	files := e.files(rec, s)
 	files[scriptFile] = e.script
+	if b.inCluster() {
+		files[replaceFile] = ""
+		if rec.Replace != "" {
+			files[replaceFile] = rec.Version + " " + rec.Replace + "\n"
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := b.write(filepath.Join(b.confDir(rec.GUID), name), files[name]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// makeDirs creates the folders of an instance.
+func (b *servers) makeDirs(guid string) error {
+	dirs := []string{b.home(guid), b.confDir(guid)}
+	if !b.inCluster() {
+		dirs = append(dirs, b.storeDir(guid))
+	}
+	for _, dir := range dirs {
+		if err := makeDir(dir); err != nil {
+			return err
+		}
+	}
+	if b.inCluster() { // dewd reads the configuration and sends it to the Pod
+		return nil
+	}
+	// Other users cannot enter the parent folder, so these modes apply to the app user.
+	err := errors.Join(os.Chown(b.storeDir(guid), b.c.UID, b.c.GID), os.Chmod(b.confDir(guid), 0o755))
+	if err != nil {
+		return fmt.Errorf("cannot create the folders of service instance %s: %w", guid, err)
 	}
 	return nil
 }
@@ -75,7 +95,10 @@ func (b *servers) write(path, text string) error {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chown(b.c.UID, b.c.GID), f.Chmod(0o400), f.Sync(), f.Close()); err != nil {
+	if !b.inCluster() {
+		err = errors.Join(err, f.Chown(b.c.UID, b.c.GID))
+	}
+	if err = errors.Join(err, f.Chmod(0o400), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -95,18 +118,25 @@ func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 	bind := func(source, target, mode string) stack.Mount {
 		return stack.Mount{Path: target, Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}
 	}
+	data := bind(b.storeDir(rec.GUID), dataDir, "rw")
+	if b.inCluster() {
+		data = stack.Mount{Path: dataDir, Type: stack.MountVolume, Source: rec.GUID}
+	}
 	return runtime.Server{
-		GUID: rec.GUID, Name: rec.Name, Source: "SERVICE/" + strings.ToUpper(e.name), Version: rec.Version, Stack: rec.Stack,
+		GUID: rec.GUID, Name: rec.Name, Source: e.source(), Version: rec.Version, Stack: rec.Stack,
 		Command: scriptCommand("run"), Dir: dataDir, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 		Ports: []int{e.port}, Address: rec.Address, KillDelay: e.killDelay,
-		Mounts: []stack.Mount{bind(b.storeDir(rec.GUID), dataDir, "rw"), bind(b.confDir(rec.GUID), confDir, "ro")},
+		Mounts: []stack.Mount{data, bind(b.confDir(rec.GUID), confDir, "ro")},
 		// The server may have to create its data, or repair it after a power failure.
 		Check: app.HealthCheck{Type: app.CheckPort, Port: e.port, Timeout: b.c.Start},
 	}, nil
 }
 
-// hasData reports whether the server has created its data.
+// hasData reports whether the server has created its data. It is not known for a volume.
 func (b *servers) hasData(guid string) bool {
+	if b.inCluster() {
+		return true
+	}
 	_, err := os.Lstat(filepath.Join(b.storeDir(guid), "data"))
 	return err == nil
 }
@@ -144,8 +174,12 @@ func (b *servers) free() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// checkDisk checks that the disk has space for this number of additional bytes.
+// checkDisk checks that the disk of this machine has space for this number of additional
+// bytes.
 func (b *servers) checkDisk(bytes int64) error {
+	if b.inCluster() {
+		return nil
+	}
 	free, err := b.free()
 	if err != nil {
 		return err

@@ -15,9 +15,9 @@ const mariadbPort = 3306
 
 var mariadb = &engine{
 	name: "mariadb", title: "MariaDB", description: "MariaDB, a server of its own for each instance",
-	tags:      []string{"mariadb", "mysql", "relational", "sql", "database"},
-	keys:      []string{keyDatabase, keyConnections},
-	packages:  []string{"mariadb-server"},
+	tags:     []string{"mariadb", "mysql", "relational", "sql", "database"},
+	keys:     []string{keyDatabase, keyConnections},
+	packages: []string{"mariadb-server"}, image: "docker.io/library/mariadb:11.4",
 	installed: []string{"/usr/sbin/mariadbd", "/usr/bin/mariadbd", "/usr/libexec/mariadbd"},
 	port:      mariadbPort, killDelay: time.Minute, script: commonScript + mariadbScript,
 	plans: map[string]size{
@@ -30,7 +30,7 @@ var mariadb = &engine{
 	shell:  func(r record) []string { return []string{r.database()} }, prune: mariadbPrune, full: mariadbFull,
 	credentials: func(r record, binding string) credentials {
 		return access{
-			scheme: "mysql", jdbc: "mariadb", address: r.Address, port: mariadbPort, database: r.database(),
+			scheme: "mysql", jdbc: "mariadb", address: r.host(), port: mariadbPort, database: r.database(),
 			user: userOf(binding), password: r.bindingPassword(binding),
 		}.credentials()
 	},

@@ -22,9 +22,9 @@ const postgresPort = 5432
 
 var postgres = &engine{
 	name: "postgres", title: "PostgreSQL", description: "PostgreSQL, a server of its own for each instance",
-	tags:      []string{"postgres", "postgresql", "relational", "sql", "database"},
-	keys:      []string{keyDatabase, keyConnections},
-	packages:  []string{"postgresql"},
+	tags:     []string{"postgres", "postgresql", "relational", "sql", "database"},
+	keys:     []string{keyDatabase, keyConnections},
+	packages: []string{"postgresql"}, image: "docker.io/library/postgres:17",
 	installed: []string{"/usr/lib/postgresql/*/bin/postgres", "/usr/pgsql-*/bin/postgres", "/usr/bin/postgres"},
 	port:      postgresPort, killDelay: time.Minute, script: commonScript + postgresScript,
 	plans: map[string]size{
@@ -37,7 +37,7 @@ var postgres = &engine{
 	prune: postgresPrune, full: postgresFull,
 	credentials: func(r record, binding string) credentials {
 		return access{
-			scheme: "postgres", jdbc: "postgresql", address: r.Address, port: postgresPort, database: r.database(),
+			scheme: "postgres", jdbc: "postgresql", address: r.host(), port: postgresPort, database: r.database(),
 			user: userOf(binding), password: r.bindingPassword(binding),
 		}.credentials()
 	},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/dewrun/dew/runtime"
 )
 
 // defaultMeasure is the interval between measurements of the data.
@@ -38,8 +40,8 @@ func (b *Broker) measure(ctx context.Context, rec record) error {
 	if !ok || e.full == nil || !rec.usable() || rec.Doing != "" || rec.Restoring {
 		return nil
 	}
-	bytes, err := treeSize(b.data(rec.GUID))
-	if err != nil {
+	bytes, known, err := b.measureData(ctx, rec)
+	if err != nil || !known {
 		return err
 	}
 	limit := int64(e.size(rec.Shape).diskMB) << 20
@@ -51,6 +53,22 @@ func (b *Broker) measure(ctx context.Context, rec record) error {
 		return nil
 	}
 	return b.setFull(ctx, rec.GUID, full, fmt.Sprintf("%d MB of %d MB", bytes>>20, limit>>20))
+}
+
+// measureData returns the size of the data. It is not known if the server of a volume does
+// not run.
+func (b *Broker) measureData(ctx context.Context, rec record) (bytes int64, known bool, err error) {
+	if !b.inCluster() {
+		bytes, err = treeSize(b.data(rec.GUID))
+		return bytes, true, err
+	}
+	if st, found := b.status(rec); !found || st.State != runtime.Running {
+		return 0, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	bytes, _, err = b.volumeSize(ctx, rec.GUID)
+	return bytes, true, err
 }
 
 // setFull makes a server reject new data, or accept it again.

@@ -19,10 +19,13 @@ type record struct {
 	Name      string          `json:"name"` // for messages, as it was at its creation
 	Engine    string          `json:"engine"`
 	Shape     shape           `json:"shape"`
-	Next      *shape          `json:"next,omitempty"`  // the shape that an update applies
-	Secret    []byte          `json:"secret"`          // passwords are derived from it
-	Stack     string          `json:"stack,omitempty"` // once known
-	Address   netip.Addr      `json:"address"`         // once assigned
+	Next      *shape          `json:"next,omitempty"`    // the shape that an update applies
+	Secret    []byte          `json:"secret"`            // passwords are derived from it
+	Stack     string          `json:"stack,omitempty"`   // once known
+	Address   netip.Addr      `json:"address"`           // once assigned
+	Service   netip.Addr      `json:"service,omitzero"`  // in a cluster: at which clients reach it
+	Volume    int64           `json:"volume,omitempty"`  // in a cluster: bytes of its volume
+	Replace   string          `json:"replace,omitempty"` // in a cluster: see replaceFile
 	Version   string          `json:"version,omitempty"`
 	Bindings  []string        `json:"bindings,omitempty"` // guids
 	Stale     []string        `json:"stale,omitempty"`    // guids of bindings whose users still have to be dropped

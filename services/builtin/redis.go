@@ -23,9 +23,9 @@ const redisAdmin = "dew-admin"
 
 var redis = &engine{
 	name: "redis", title: "Redis", description: "Redis, a server of its own for each instance",
-	tags:      []string{"redis", "key-value", "cache", "pivotal"},
-	keys:      []string{keyConnections, keyPolicy},
-	packages:  []string{"redis-server"},
+	tags:     []string{"redis", "key-value", "cache", "pivotal"},
+	keys:     []string{keyConnections, keyPolicy},
+	packages: []string{"redis-server"}, image: "docker.io/library/redis:7.2",
 	installed: []string{"/usr/bin/redis-server", "/usr/local/bin/redis-server", "/usr/bin/valkey-server"},
 	port:      redisPort, killDelay: 30 * time.Second, script: commonScript + redisScript,
 	plans: map[string]size{
@@ -39,7 +39,7 @@ var redis = &engine{
 	prune: func(record) string { return "" }, // see usersFile
 	credentials: func(r record, binding string) credentials {
 		return access{
-			scheme: "redis", address: r.Address, port: redisPort,
+			scheme: "redis", address: r.host(), port: redisPort,
 			user: userOf(binding), password: r.bindingPassword(binding),
 		}.credentials()
 	},

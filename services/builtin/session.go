@@ -174,8 +174,13 @@ func (b *servers) status(rec record) (runtime.Status, bool) {
 // how it exited.
 func (b *servers) failureReason(rec record, st runtime.Status) string {
 	reason := cmp.Or(b.scriptError(rec.GUID), st.Details, "the server exited")
+	if e, ok := engineOf(rec.Engine); ok && b.inCluster() && b.c.LastError != nil {
+		if line := oneLine(b.c.LastError(rec.GUID, e.source())); line != "" {
+			reason += ": " + line
+		}
+	}
 	free, err := b.free()
-	if err == nil && (free < b.c.Reserve || strings.Contains(strings.ToLower(reason), "no space left")) {
+	if err == nil && !b.inCluster() && (free < b.c.Reserve || strings.Contains(strings.ToLower(reason), "no space left")) {
 		reason += fmt.Sprintf(" (%d MB are free on the disk of %s; free some disk space)", free>>20, b.c.Dir)
 	}
 	return reason

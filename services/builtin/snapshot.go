@@ -58,12 +58,9 @@ func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, er
 	if err := b.waitReady(ctx, rec, startTimeout); err != nil {
 		return Snapshot{}, err
 	}
-	bytes, err := treeSize(b.data(rec.GUID))
+	bytes, err := b.sizeToCopy(ctx, rec)
 	if err != nil {
 		return Snapshot{}, err
-	}
-	if err := b.checkDisk(bytes); err != nil {
-		return Snapshot{}, refusal(http.StatusInsufficientStorage, "%v", err)
 	}
 	if e, ok := engineOf(rec.Engine); ok && e.checkpoint != "" {
 		if _, err := b.statements(ctx, rec, e.checkpoint); err != nil {
@@ -71,11 +68,30 @@ func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, er
 		}
 	}
 	s := Snapshot{ID: snapshotID(rec, time.Now()), CreatedAt: time.Now().UTC(), Bytes: bytes}
-	to := filepath.Join(b.copiesDir(rec.GUID), s.ID)
-	if err := b.copyFrozen(ctx, rec, s, to); err != nil {
-		return Snapshot{}, errors.Join(err, os.RemoveAll(to))
+	if err := b.copyFrozen(ctx, rec, s); err != nil {
+		return Snapshot{}, errors.Join(err, b.removeCopy(ctx, rec, s.ID))
 	}
 	return s, nil
+}
+
+// removeCopy removes a copy that is not a snapshot of the record.
+func (b *snapshots) removeCopy(ctx context.Context, rec record, id string) error {
+	if b.inCluster() {
+		return b.keepCopies(ctx, rec)
+	}
+	return os.RemoveAll(filepath.Join(b.copiesDir(rec.GUID), id))
+}
+
+// copyData copies the data of a frozen server.
+func (b *snapshots) copyData(ctx context.Context, rec record, id string) error {
+	if b.inCluster() {
+		_, err := b.session(ctx, rec.GUID, "", "copy", id)
+		return err
+	}
+	if err := makeDir(b.copiesDir(rec.GUID)); err != nil {
+		return err
+	}
+	return copyTree(ctx, b.data(rec.GUID), filepath.Join(b.copiesDir(rec.GUID), id))
 }
 
 // snapshotID returns the time, with a number appended if that id exists.
@@ -110,14 +126,11 @@ func (b *snapshots) lockReady(ctx context.Context, instance string) (record, fun
 // copyFrozen copies the data to a new folder while the server is frozen. One commit
 // records both the snapshot and the end of the freeze, so that no copy is left without
 // a record.
-func (b *snapshots) copyFrozen(ctx context.Context, rec record, s Snapshot, to string) error {
-	if err := makeDir(filepath.Dir(to)); err != nil {
-		return err
-	}
+func (b *snapshots) copyFrozen(ctx context.Context, rec record, s Snapshot) error {
 	if _, err := b.change(rec.GUID, func(r *record) { r.Frozen = true }); err != nil {
 		return err
 	}
-	err := b.whileFrozen(ctx, rec.GUID, func(ctx context.Context) error { return copyTree(ctx, b.data(rec.GUID), to) })
+	err := b.whileFrozen(ctx, rec.GUID, func(ctx context.Context) error { return b.copyData(ctx, rec, s.ID) })
 	if err != nil {
 		err = fmt.Errorf("cannot copy the data: %w", err)
 	}
@@ -173,13 +186,18 @@ func (b *snapshots) DropSnapshot(ctx context.Context, instance, id string) error
 	if _, err := rec.snapshot(id); err != nil {
 		return err
 	}
-	_, err = b.change(rec.GUID, func(r *record) {
+	if b.inCluster() { // only a running server can remove it
+		if err := b.waitReady(ctx, rec, startTimeout); err != nil {
+			return err
+		}
+	}
+	rec, err = b.change(rec.GUID, func(r *record) {
 		r.Snapshots = slices.DeleteFunc(r.Snapshots, func(s Snapshot) bool { return s.ID == id })
 	})
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(b.copiesDir(rec.GUID), id)); err != nil {
+	if err := b.removeCopy(ctx, rec, id); err != nil {
 		return fmt.Errorf("cannot remove snapshot %s: %w", id, err)
 	}
 	return nil
@@ -215,10 +233,10 @@ func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.checkDisk(s.Bytes); err != nil {
-		return refusal(http.StatusInsufficientStorage, "%v", err)
+	if err := b.checkRestore(ctx, rec, s); err != nil {
+		return err
 	}
-	if rec, err = b.change(rec.GUID, func(r *record) { r.Restoring, r.Version = true, newVersion() }); err != nil {
+	if rec, err = b.change(rec.GUID, func(r *record) { r.Restoring, r.Version, r.Replace = true, newVersion(), id }); err != nil {
 		return err
 	}
 	if err := b.replaceData(ctx, rec, id); err != nil {
@@ -227,12 +245,34 @@ func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
 	if err := b.tryRestored(ctx, rec); err != nil {
 		return errors.Join(err, b.rollBack(ctx, rec))
 	}
-	return b.finishRestore(rec.GUID)
+	return b.finishRestore(ctx, rec.GUID)
+}
+
+// checkRestore checks that there is space for a copy of the snapshot. A volume whose
+// server does not run is not measured: a snapshot must also restore damaged data.
+func (b *snapshots) checkRestore(ctx context.Context, rec record, s Snapshot) error {
+	if !b.inCluster() {
+		if err := b.checkDisk(s.Bytes); err != nil {
+			return refusal(http.StatusInsufficientStorage, "%v", err)
+		}
+		return nil
+	}
+	if st, found := b.status(rec); !found || st.State != runtime.Running {
+		return nil
+	}
+	_, free, err := b.volumeSize(ctx, rec.GUID)
+	if err == nil {
+		err = checkVolume(free, s.Bytes)
+	}
+	return err
 }
 
 // replaceData replaces the data with a copy of the snapshot, while the server is
-// stopped.
+// stopped. In a cluster, the next server does that before it starts.
 func (b *snapshots) replaceData(ctx context.Context, rec record, id string) error {
+	if b.inCluster() {
+		return nil
+	}
 	restored := b.tempDir(rec.GUID, copyDir)
 	if err := os.RemoveAll(restored); err != nil {
 		return fmt.Errorf("cannot remove an earlier copy: %w", err)
@@ -308,11 +348,15 @@ func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 
 // finishRestore deletes the previous data after a restore. It disappears in one step,
 // so that a partial folder is never mistaken for the data.
-func (b *snapshots) finishRestore(guid string) error {
-	if err := b.discard(guid, b.tempDir(guid, oldDir)); err != nil {
+func (b *snapshots) finishRestore(ctx context.Context, guid string) error {
+	if b.inCluster() {
+		if _, err := b.session(ctx, guid, "", "discard"); err != nil {
+			return fmt.Errorf("cannot remove the data from before the restore: %w", err)
+		}
+	} else if err := b.discard(guid, b.tempDir(guid, oldDir)); err != nil {
 		return err
 	}
-	_, err := b.change(guid, func(r *record) { r.Restoring = false })
+	_, err := b.change(guid, func(r *record) { r.Restoring, r.Replace = false, "" })
 	return err
 }
 
@@ -352,6 +396,26 @@ func (b *snapshots) stopServer(ctx context.Context, rec record) error {
 func (b *snapshots) rollBack(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
+	if err := b.bringBack(ctx, rec); err != nil {
+		return err
+	}
+	rec, err := b.change(rec.GUID, func(r *record) {
+		r.Restoring, r.Version, r.Replace = false, newVersion(), ""
+		if b.inCluster() { // the next server brings the previous data back
+			r.Replace = replaceUndo
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return b.put(rec, rec.Shape)
+}
+
+// bringBack moves the data from before a restore back to its place.
+func (b *snapshots) bringBack(ctx context.Context, rec record) error {
+	if b.inCluster() {
+		return nil
+	}
 	if _, err := os.Lstat(b.tempDir(rec.GUID, oldDir)); err == nil {
 		if err := b.stopServer(ctx, rec); err != nil {
 			return err
@@ -368,11 +432,7 @@ func (b *snapshots) rollBack(ctx context.Context, rec record) error {
 			return fmt.Errorf("cannot remove the copy: %w", err)
 		}
 	}
-	rec, err := b.change(rec.GUID, func(r *record) { r.Restoring, r.Version = false, newVersion() })
-	if err != nil {
-		return err
-	}
-	return b.put(rec, rec.Shape)
+	return nil
 }
 
 // recover cleans up after an earlier daemon: a frozen server, an unfinished restore, or
@@ -429,6 +489,21 @@ func (b *snapshots) undo(ctx context.Context, rec record) error {
 	if err != nil && !errors.Is(err, runtime.ErrNoInstance) {
 		return err
 	}
+	if err := b.removeUnfinished(ctx, rec); err != nil {
+		return err
+	}
+	_, err = b.change(rec.GUID, func(r *record) { r.Frozen = false })
+	return err
+}
+
+// removeUnfinished removes copies that did not become snapshots.
+func (b *snapshots) removeUnfinished(ctx context.Context, rec record) error {
+	if b.inCluster() {
+		if err := b.waitReady(ctx, rec, startTimeout); err != nil {
+			return err
+		}
+		return b.keepCopies(ctx, rec)
+	}
 	entries, err := os.ReadDir(b.copiesDir(rec.GUID))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot list the snapshots: %w", err)
@@ -441,6 +516,5 @@ func (b *snapshots) undo(ctx context.Context, rec record) error {
 			return fmt.Errorf("cannot remove an unfinished copy: %w", err)
 		}
 	}
-	_, err = b.change(rec.GUID, func(r *record) { r.Frozen = false })
-	return err
+	return nil
 }

@@ -44,7 +44,7 @@ func TestRunStartsAllOperations(t *testing.T) {
 // A deletion that arrives just as the creation starts cancels the creation.
 func TestDeleteRightAfterCreate(t *testing.T) {
 	endless := func(c *Config) {
-		c.Stacks = func(ctx context.Context, _ []string, _ func(string)) (string, error) {
+		c.Stacks = func(ctx context.Context, _ Programs, _ func(string)) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}

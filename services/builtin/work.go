@@ -158,7 +158,7 @@ func (b *provisioner) finish(ctx context.Context, rec record, failure error) err
 		}
 		r.State, r.Error = services.Failed, failure.Error()
 		if rec.Doing == services.Create {
-			r.Address, r.Version, r.Bindings = netip.Addr{}, "", nil
+			r.Address, r.Service, r.Volume, r.Version, r.Bindings = netip.Addr{}, netip.Addr{}, 0, "", nil
 		}
 	})
 	b.changed(rec.GUID)
@@ -212,6 +212,9 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 		return err
 	}
 	b.step(rec.GUID, "creating: initialising the data directory")
+	if err := b.putVolume(ctx, rec, rec.Shape); err != nil {
+		return err
+	}
 	if err := b.put(rec, rec.Shape); err != nil {
 		return err
 	}
@@ -238,7 +241,7 @@ func (b *provisioner) findStack(ctx context.Context, guid string, e *engine) (st
 			e.title, strings.Join(e.packages, " "))
 	}
 	b.step(guid, "creating: getting "+e.title)
-	name, err := b.c.Stacks(ctx, e.packages, func(text string) { b.step(guid, "creating: "+text) })
+	name, err := b.c.Stacks(ctx, e.programs(), func(text string) { b.step(guid, "creating: "+text) })
 	if err != nil {
 		return "", fmt.Errorf("cannot get %s: %w", e.title, err)
 	}
@@ -261,7 +264,7 @@ func (b *provisioner) releaseStack(rec record) error {
 			return nil
 		}
 	}
-	return b.c.Unneeded(e.packages)
+	return b.c.Unneeded(e.programs())
 }
 
 // put writes the configuration and makes the supervisor run the server.
@@ -304,6 +307,9 @@ func (b *provisioner) update(ctx context.Context, rec record) error {
 	next := *rec.Next
 	if err := b.checkFits(ctx, rec, next); err != nil {
 		return err
+	}
+	if err := b.putVolume(ctx, rec, next); err != nil {
+		return fmt.Errorf("the service instance keeps the old plan: %w", err)
 	}
 	err := b.applyShape(ctx, rec.GUID, next, "updating: starting with the new plan")
 	if err == nil || ctx.Err() != nil {
@@ -384,6 +390,9 @@ func (b *provisioner) remove(ctx context.Context, guid string) error {
 		return err
 	}
 	b.step(guid, "deleting: removing the data")
+	if err := b.removeVolume(ctx, guid); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(b.home(guid)); err != nil {
 		return fmt.Errorf("cannot remove the data of service instance %s: %w", guid, err)
 	}

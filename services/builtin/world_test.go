@@ -90,7 +90,7 @@ type world struct {
 	root, run string
 	subnet    netip.Prefix
 	machine   string // Config.Machine
-	stacks    func(ctx context.Context, packages []string, progress func(string)) (string, error)
+	stacks    func(ctx context.Context, p Programs, progress func(string)) (string, error)
 	reserve   int64
 	measure   time.Duration
 

@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/cli/kubernetes"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services/builtin"
 )
 
 // Flags are the settings of the cluster.
@@ -29,7 +30,15 @@ type Flags struct {
 	PullSecret   string
 	AgentListen  string
 	AgentAddress string
+	StorageClass string // of the volumes of databases; empty: the default one of the cluster
 }
+
+// startLimit is how long a Pod can take to start. It includes the pull of its images.
+const startLimit = 5 * time.Minute
+
+// DatabaseStart is how long a database can take to start. It is longer than the limit of
+// its Pod, so that the error says what Kubernetes says about the Pod.
+const DatabaseStart = startLimit + time.Minute
 
 // The engines.
 const (
@@ -121,13 +130,27 @@ type Engine struct {
 	runtime.CrashKeeper
 	server   string
 	fence    func(context.Context) error
+	held     func() error // why dewd cannot change the cluster
 	close    func() error
 	tearDown func(context.Context) error
 	changed  func(runtime.Status)
+	volumes  builtin.Volumes
 }
+
+// Volumes returns the volumes of databases.
+func (e *Engine) Volumes() builtin.Volumes { return e.volumes }
 
 // Changed tells Kubernetes which instances are ready.
 func (e *Engine) Changed(st runtime.Status) { e.changed(st) }
+
+// Outage returns why the state of instances is unknown at the moment. While the cluster
+// stores nothing, it does not store the state of Pods either.
+func (e *Engine) Outage() error {
+	if err := e.Engine.Outage(); err != nil {
+		return err
+	}
+	return e.held()
+}
 
 // Gateway returns no address: instances reach dewd through the cluster.
 func (e *Engine) Gateway() netip.Addr { return netip.Addr{} }

@@ -204,19 +204,8 @@ func (w *faultWorld) checkLines() (lines int) {
 	return lines
 }
 
-// Whatever fails, every exit has one record that names the right process, and no line is
-// lost. DEW_K8STEST_FAULTS sets the number of faults, DEW_K8STEST_SEED their order.
-func TestFaults(t *testing.T) {
-	count, err1 := strconv.Atoi(cmp.Or(os.Getenv("DEW_K8STEST_FAULTS"), strconv.Itoa(len(faults))))
-	seed, err2 := strconv.ParseUint(cmp.Or(os.Getenv("DEW_K8STEST_SEED"), strconv.Itoa(int(time.Now().Unix()))), 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d faults; to repeat them: DEW_K8STEST_SEED=%d", count, seed)
-	w := &faultWorld{world: newWorldAt(t, func(kubeconfig string) string { return kubeconfig }, "--backoff-first", "10ms", "--backoff-max", "100ms", "--crash-records", "10000")}
-	dir := t.TempDir()
-	testkit.WriteFile(t, filepath.Join(dir, "count.sh"), counter)
-	testkit.WriteFile(t, filepath.Join(dir, "manifest.yml"), `---
+// countManifest is the manifest of the app with the counter.
+const countManifest = `---
 applications:
 - name: count
   path: .
@@ -230,7 +219,21 @@ applications:
     process_types: [web]
     command: exec sh count.sh side
     memory: 16M
-`)
+`
+
+// Whatever fails, every exit has one record that names the right process, and no line is
+// lost. DEW_K8STEST_FAULTS sets the number of faults, DEW_K8STEST_SEED their order.
+func TestFaults(t *testing.T) {
+	count, err1 := strconv.Atoi(cmp.Or(os.Getenv("DEW_K8STEST_FAULTS"), strconv.Itoa(len(faults))))
+	seed, err2 := strconv.ParseUint(cmp.Or(os.Getenv("DEW_K8STEST_SEED"), strconv.Itoa(int(time.Now().Unix()))), 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d faults; to repeat them: DEW_K8STEST_SEED=%d", count, seed)
+	w := &faultWorld{world: newWorldAt(t, func(kubeconfig string) string { return kubeconfig }, "--backoff-first", "10ms", "--backoff-max", "100ms", "--crash-records", "10000")}
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "count.sh"), counter)
+	testkit.WriteFile(t, filepath.Join(dir, "manifest.yml"), countManifest)
 	w.must("push", "-f", filepath.Join(dir, "manifest.yml"))
 	random := rand.New(rand.NewPCG(seed, 0))
 	order := random.Perm(len(faults))

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	kubecli "github.com/dewrun/dew/cli/kubernetes"
 	"github.com/dewrun/dew/runtime/kubernetes"
 	"github.com/dewrun/dew/runtime/kubernetes/images"
@@ -114,6 +115,10 @@ func (i installer) settings(image string) (install.Settings, error) {
 		Namespace: i.Namespace, Image: image, PullSecret: i.PullSecret, StorageClass: i.StorageClass, StorageSize: i.StorageSize,
 		LoadBalancer: i.LoadBalancer, Env: maps.Clone(i.Env),
 	}
+	var err error
+	if s.TCPPorts, err = tcpPorts(i.TCPPorts); err != nil {
+		return s, err
+	}
 	if i.RegistryConfig == "" {
 		return s, nil
 	}
@@ -129,6 +134,28 @@ func (i installer) settings(image string) (install.Settings, error) {
 	}
 	s.Registry = data
 	return s, nil
+}
+
+// maxTCPPorts is the maximum number of ports of TCP routes in a Service. Load balancers
+// support few.
+const maxTCPPorts = 100
+
+// tcpPorts returns the ports of a range.
+func tcpPorts(text string) (all []int, err error) {
+	var r app.PortRange
+	if err := r.UnmarshalText([]byte(text)); err != nil {
+		return nil, fmt.Errorf("--tcp-ports: %w", err)
+	}
+	if text == "" {
+		return nil, nil
+	}
+	if n := r.Last - r.First + 1; n > maxTCPPorts {
+		return nil, fmt.Errorf("--tcp-ports: %s has %d ports, but a Service can have at most %d", text, n, maxTCPPorts)
+	}
+	for p := r.First; p <= r.Last; p++ {
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // image returns the image of dewd, with its name.
@@ -256,7 +283,7 @@ func (i installer) uninstall(ctx context.Context, c install.Cluster) error {
 		return err
 	}
 	if i.KeepData {
-		i.say("Uninstalled dewd. Its data is in the PersistentVolumeClaim root-dewd-0 of namespace %s", i.Namespace)
+		i.say("Uninstalled dewd. Its data is in the PersistentVolumeClaim root-dewd-0 of namespace %s, and that of databases in those that start with dew-", i.Namespace)
 	} else {
 		i.say("Uninstalled dewd")
 	}

@@ -4,14 +4,20 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/runtime/kubernetes/kubetest"
+	"github.com/dewrun/dew/testkit"
 )
 
 // A user without permissions sees which ones are missing, and nothing is created.
@@ -82,7 +88,8 @@ func TestInstallRepairs(t *testing.T) {
 	}
 }
 
-// In a namespace that someone else created, dew changes and deletes only its own objects.
+// In a namespace that someone else created, dew changes and deletes only its own objects. It
+// keeps the data of databases if the user wants that.
 func TestForeignNamespace(t *testing.T) {
 	i := newInstalled(t)
 	i.namespace = i.cluster.Namespace(t, kubetest.Restricted)
@@ -94,12 +101,57 @@ func TestForeignNamespace(t *testing.T) {
 	if out := i.install("--json"); !strings.Contains(out, "Using the existing namespace "+i.namespace) || !strings.Contains(out, `"namespace": "`+i.namespace+`"`) {
 		t.Errorf("install:\n%s", out)
 	}
+	i.forward()
+	createVolume(t, i.cluster, i.flags[6]+"-database", i.flags[6])
+	d := &databases{i.world}
+	d.must("stack", "add", "redis", databaseArchive(t))
+	key := d.create("redis", "db")
+	testkit.Eventually(t, "the database answers", func() error { // kube-proxy adds its address later
+		if got := askRedis(t, key, "SET v kept"); got != "+OK" {
+			return fmt.Errorf("Redis answered %q", got)
+		}
+		return nil
+	})
+	i.unforward()
+	if out, err := i.kubernetes("uninstall", "-f", "--keep-data"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if left, _ := d.objects(); len(left) != 2 {
+		t.Errorf("left = %v, want the volume and the Service of the database", left)
+	}
+	i.install()
+	testkit.Eventually(t, "the database has its data and its address", func() error {
+		if got := askRedis(t, key, "GET v"); got != "kept" {
+			return fmt.Errorf("Redis answered %q", got)
+		}
+		return nil
+	})
 	if out, err := i.kubernetes("uninstall", "-f"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if after := all(); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
+}
+
+// askRedis sends a command to Redis and returns the last line of the answer, or an error.
+func askRedis(t *testing.T, key login, command string) string {
+	t.Helper()
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", net.JoinHostPort(key.Host, strconv.Itoa(key.Port)))
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "AUTH %s %s\r\n%s\r\nQUIT\r\n", key.Username, key.Password, command)
+	if err != nil {
+		return err.Error()
+	}
+	out, err := io.ReadAll(conn)
+	lines := strings.Split(strings.TrimSpace(string(out)), "\r\n")
+	if err != nil || len(lines) < 3 {
+		return fmt.Sprint(lines, err)
+	}
+	return lines[len(lines)-2] // the last one answers QUIT
 }
 
 // The API server accepts the manifests for objects that have no effect in the test cluster: load

@@ -57,24 +57,30 @@ func newInstalled(t *testing.T) *installed {
 	return i
 }
 
-// volume creates a volume on the disk of the nodes, which all have the same files.
+// volume creates a volume for dewd.
 func (i *installed) volume() {
 	i.Helper()
-	dir := i.TempDir()
+	createVolume(i, i.cluster, i.namespace, i.namespace)
+}
+
+// createVolume creates a volume on the disk of the nodes, which all have the same files.
+func createVolume(t testing.TB, c *kubetest.Cluster, name, class string) {
+	t.Helper()
+	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil { // Kubernetes does not change the owner of such a volume
-		i.Fatal(err)
+		t.Fatal(err)
 	}
-	i.cluster.Create(i, "/api/v1/persistentvolumes", kubetest.Object{
-		"metadata": kubetest.Object{"name": i.namespace},
+	c.Create(t, "/api/v1/persistentvolumes", kubetest.Object{
+		"metadata": kubetest.Object{"name": name},
 		"spec": kubetest.Object{
-			"capacity": kubetest.Object{"storage": "10Gi"}, "accessModes": []string{"ReadWriteOnce"}, "storageClassName": i.namespace,
+			"capacity": kubetest.Object{"storage": "30Gi"}, "accessModes": []string{"ReadWriteOnce"}, "storageClassName": class,
 			"persistentVolumeReclaimPolicy": "Retain", "hostPath": kubetest.Object{"path": dir},
 		},
 	})
-	ctx, name := context.WithoutCancel(i.Context()), i.namespace
-	i.Cleanup(func() {
-		if err := i.cluster.Do(ctx, http.MethodDelete, "/api/v1/persistentvolumes/"+name, nil, nil); err != nil {
-			i.Error(err)
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if err := c.Do(ctx, http.MethodDelete, "/api/v1/persistentvolumes/"+name, nil, nil); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -185,6 +191,7 @@ func (i *installed) replace(flags ...string) {
 // cluster, and everything works as on one machine.
 func TestInstall(t *testing.T) {
 	i := newInstalled(t)
+	i.flags = append(i.flags, "--tcp-ports", "20000-20001")
 	out := i.install()
 	for _, want := range []string{"Pushing the image", "Creating dewd in namespace " + i.namespace, "is ready in namespace", "port-forward pod/dewd-0"} {
 		if !strings.Contains(out, want) {
@@ -226,10 +233,34 @@ func TestInstall(t *testing.T) {
 	if out := i.kubectl("logs", "dewd-0"); strings.Contains(out, "is forbidden") {
 		t.Errorf("dewd lacks a permission:\n%s", out)
 	}
+	i.routesTCP()
 	i.refusesSecond()
 	i.survives()
 	i.upgrades()
 	i.uninstalls()
+}
+
+// routesTCP reaches an app through a TCP route and the Service of dewd.
+func (i *installed) routesTCP() {
+	i.Helper()
+	i.must("create-shared-domain", "tcp.dew.localhost", "--router-group", "default-tcp")
+	i.must("map-route", "sample", "tcp.dew.localhost", "--port", "20001")
+	address := strings.TrimSpace(i.kubectl("get", "service", "dewd", "-o", "jsonpath={.spec.clusterIP}"))
+	testkit.Eventually(i, "the app answers at the port of its TCP route", func() error {
+		req, err := http.NewRequestWithContext(i.Context(), http.MethodGet, "http://"+address+":20001/config", http.NoBody)
+		if err != nil {
+			return testkit.Finally(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
 }
 
 // stackImage returns the image that dewd has pushed for the stack.

@@ -21,9 +21,6 @@ import (
 	"github.com/dewrun/dew/runtime/kubernetes/lease"
 )
 
-// startLimit is how long a Pod can take to start. It includes the pull of its images.
-const startLimit = 5 * time.Minute
-
 // minGrace is the shortest time that Kubernetes gives a Pod that someone else deletes, so
 // that dewd can read its last lines.
 const minGrace = 30 * time.Second
@@ -43,9 +40,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, errors.Join(err, fence.Release(context.WithoutCancel(ctx)))
 	}
 	return &Engine{
-		Engine: e, CrashKeeper: e, server: server, fence: fence.Wait,
+		Engine: e, CrashKeeper: e, server: server, fence: fence.Wait, held: fence.Check,
 		close:    func() error { return errors.Join(e.Close(), fence.Release(context.WithoutCancel(ctx))) },
 		changed:  e.Changed,
+		volumes:  kubernetes.Volumes{Client: client, Namespace: o.Namespace, Daemon: o.Name, StorageClass: o.StorageClass},
 		tearDown: func(ctx context.Context) error { return tearDown(ctx, e) },
 	}, nil
 }

@@ -382,26 +382,32 @@ func (w *world) checkCount() {
 	}
 }
 
-// The stock cf works unmodified.
-func TestCF(t *testing.T) {
+// stockClient returns the path of the stock cf. Without it, the test is skipped.
+func stockClient(t *testing.T) string {
+	t.Helper()
 	cf := os.Getenv("CF_BIN")
 	if cf == "" {
 		t.Skip("CF_BIN is not set")
 	}
-	w := newWorld(t)
+	return cf
+}
+
+// cf logs in with the stock cf, and returns a function that runs its commands.
+func (w *world) cf(path string) func(args ...string) string {
+	w.Helper()
 	password, err := os.ReadFile(filepath.Join(w.root, "admin-password"))
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	home := t.TempDir()
+	home := w.TempDir()
 	run := func(args ...string) string {
-		t.Helper()
+		w.Helper()
 		var out bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), cf, args...)
+		cmd := exec.CommandContext(w.Context(), path, args...)
 		cmd.Env = append(os.Environ(), "CF_HOME="+home, "CF_USERNAME=admin", "CF_PASSWORD="+strings.TrimSpace(string(password)), "CF_COLOR=false")
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Run(); err != nil {
-			t.Fatalf("cf %s: %v\n%s", strings.Join(args, " "), err, out.String())
+			w.Fatalf("cf %s: %v\n%s", strings.Join(args, " "), err, out.String())
 		}
 		return out.String()
 	}
@@ -411,6 +417,14 @@ func TestCF(t *testing.T) {
 	run("target", "-o", "o")
 	run("create-space", "s")
 	run("target", "-s", "s")
+	return run
+}
+
+// The stock cf works unmodified.
+func TestCF(t *testing.T) {
+	path := stockClient(t)
+	w := newWorld(t)
+	run := w.cf(path)
 	run("push", "-f", w.manifest())
 	if out := run("app", "sample"); !strings.Contains(out, "#0   running") {
 		t.Errorf("cf app:\n%s", out)

@@ -192,27 +192,30 @@ func (b Base) instanceMounts(s runtime.Spec, p Paths) []specs.Mount {
 	for _, m := range s.Mounts {
 		ms = append(ms, specs.Mount{Destination: m.Path, Type: m.Type, Source: m.Source, Options: m.Options})
 	}
-	bind := func(source, target string) {
+	bind := func(source, target string, more ...string) {
 		ms = append(ms, specs.Mount{
 			Destination: target, Type: "bind", Source: source,
-			Options: []string{"bind", "ro", "nosuid", "nodev"},
+			Options: append([]string{"bind", "ro", "nosuid", "nodev"}, more...),
 		})
 	}
 	bind(b.Init, InitPath)
 	if b.SFTP != "" {
 		bind(b.SFTP, SFTPPath)
 	}
+	// The run folder is in /run, which Debian mounts with noexec. In a user namespace, the
+	// kernel refuses a bind mount without an option that the mount of the source has.
+	data := func(source, target string) { bind(source, target, "noexec") }
 	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
-		bind(filepath.Join(p.Dir, f), "/etc/"+f)
+		data(filepath.Join(p.Dir, f), "/etc/"+f)
 	}
 	if s.Files != nil {
-		bind(BindingFiles(p.Dir), bindingfiles.Dir)
+		data(BindingFiles(p.Dir), bindingfiles.Dir)
 	}
 	if p.Certs.Dir != "" {
-		bind(p.Certs.Dir, certs.InstanceDir)
+		data(p.Certs.Dir, certs.InstanceDir)
 	}
 	if p.Certs.Bundle != "" && s.Stack.Name == stack.HostName {
-		bind(p.Certs.Bundle, certs.BundlePath)
+		data(p.Certs.Bundle, certs.BundlePath)
 	}
 	return append(ms, p.Guard.mounts(s.Processes)...)
 }

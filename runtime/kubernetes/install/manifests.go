@@ -13,6 +13,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -26,6 +27,7 @@ const (
 	registrySecret = "dew-registry"
 	agentSecret    = "dew-agent"
 	claimName      = "root-dewd-0"
+	agentService   = "dewd-agents"
 	ownerLabel     = "app.kubernetes.io/managed-by"
 	owner          = "dew"
 )
@@ -40,6 +42,7 @@ type Settings struct {
 	StorageClass string            // empty: the default one of the cluster
 	StorageSize  string            // such as 10Gi
 	LoadBalancer bool
+	TCPPorts     []int // of TCP routes, in the Services for clients
 }
 
 // Object is an object of Kubernetes as JSON.
@@ -146,6 +149,10 @@ func (s Settings) apply(o Object) error {
 		for _, one := range subjects {
 			child(one)["namespace"] = s.Namespace
 		}
+	case "Service":
+		if o.name() != agentService {
+			s.addPorts(o)
+		}
 	case "StatefulSet":
 		if err := s.applyDaemon(o); err != nil {
 			return err
@@ -153,6 +160,16 @@ func (s Settings) apply(o Object) error {
 	}
 	child(o, "metadata")["namespace"] = s.Namespace
 	return nil
+}
+
+// addPorts adds the ports of TCP routes to a Service.
+func (s Settings) addPorts(o Object) {
+	spec := child(o, "spec")
+	ports, _ := spec["ports"].([]any)
+	for _, n := range s.TCPPorts {
+		ports = append(ports, map[string]any{"name": "tcp-" + strconv.Itoa(n), "port": n, "targetPort": n})
+	}
+	spec["ports"] = ports
 }
 
 // applyDaemon puts the settings into the StatefulSet.

@@ -73,6 +73,20 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// The ports of TCP routes are in the Services for clients, and not in that for agents.
+func TestTCPPorts(t *testing.T) {
+	all := objects(t, Settings{Namespace: "dew", LoadBalancer: true, TCPPorts: []int{20000, 20001}})
+	for name, want := range map[string]int{"service/dewd": 2, "service/dewd-public": 2, "service/dewd-agents": 0} {
+		b, err := json.Marshal(all[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(b), `"name":"tcp-2000`); got != want {
+			t.Errorf("%s has %d ports of TCP routes, want %d:\n%s", name, got, want, b)
+		}
+	}
+}
+
 // The manifests of the next installation do not have the settings of the last one.
 func TestObjectsAreFresh(t *testing.T) {
 	objects(t, Settings{Namespace: "a", StorageClass: "fast", PullSecret: "secret"})

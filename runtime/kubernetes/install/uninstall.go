@@ -21,7 +21,8 @@ const instances = "run.dew/daemon=dew"
 const graceTime = 10 * time.Second
 
 // Uninstall stops dewd and all instances, and deletes everything of an installation. With
-// keepData it keeps the volume, and the namespace because of it.
+// keepData it keeps the volumes of dewd and of databases, the addresses of databases, and
+// the namespace because of them.
 func (c Cluster) Uninstall(ctx context.Context, namespace string, keepData bool) error {
 	foreign, err := c.foreign(ctx, namespace)
 	if err != nil {
@@ -43,6 +44,13 @@ func (c Cluster) Uninstall(ctx context.Context, namespace string, keepData bool)
 	rest, err := leftovers(namespace, keepData)
 	if err != nil {
 		return err
+	}
+	if !keepData {
+		databases, err := c.databases(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		rest = append(databases, rest...)
 	}
 	for _, o := range rest {
 		if err := c.delete(ctx, o); err != nil {
@@ -86,8 +94,33 @@ func (c Cluster) stopInstances(ctx context.Context, namespace string) error {
 	return c.podsGone(ctx, namespace, instances)
 }
 
+// databases returns the volumes and the Services of databases.
+func (c Cluster) databases(ctx context.Context, namespace string) ([]Object, error) {
+	all := metav1.ListOptions{LabelSelector: instances}
+	services, err := c.Client.CoreV1().Services(namespace).List(ctx, all)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the Services of databases: %w", err)
+	}
+	claims, err := c.Client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, all)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the volumes of databases: %w", err)
+	}
+	var out []Object
+	for i := range services.Items {
+		out = append(out, object(namespace, "v1", "Service", services.Items[i].Name))
+	}
+	for i := range claims.Items {
+		out = append(out, object(namespace, "v1", "PersistentVolumeClaim", claims.Items[i].Name))
+	}
+	return out, nil
+}
+
+func object(namespace, version, kind, name string) Object {
+	return Object{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}}
+}
+
 func daemonSet(namespace string) Object {
-	return Object{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": map[string]any{"name": daemonName, "namespace": namespace}}
+	return object(namespace, "apps/v1", "StatefulSet", daemonName)
 }
 
 // leftovers returns the objects to delete after dewd has stopped: those of the manifests,
@@ -97,14 +130,11 @@ func leftovers(namespace string, keepData bool) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	object := func(version, kind, name string) Object {
-		return Object{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}}
-	}
 	out := []Object{
-		object("v1", "Secret", registrySecret), object("v1", "Secret", agentSecret), object("coordination.k8s.io/v1", "Lease", lease.Name),
+		object(namespace, "v1", "Secret", registrySecret), object(namespace, "v1", "Secret", agentSecret), object(namespace, "coordination.k8s.io/v1", "Lease", lease.Name),
 	}
 	if !keepData {
-		out = append(out, object("v1", "PersistentVolumeClaim", claimName))
+		out = append(out, object(namespace, "v1", "PersistentVolumeClaim", claimName))
 	}
 	for _, o := range all {
 		if kind := o.kind(); kind != "Namespace" && kind != "StatefulSet" {

@@ -47,6 +47,7 @@ type Lease struct {
 
 	mu      sync.Mutex // guards the fields below
 	renewed time.Time  // before the call of the last renewal that succeeded
+	failed  error      // why the last renewal failed; nil: it succeeded
 	lost    error
 }
 
@@ -194,6 +195,10 @@ func (l *Lease) keep(ctx context.Context) error {
 			return nil
 		}
 		found, err := l.take(ctx)
+		err = explain(err)
+		l.mu.Lock()
+		l.failed = err
+		l.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -206,6 +211,17 @@ func (l *Lease) keep(ctx context.Context) error {
 		}
 		away = err != nil
 	}
+}
+
+// spaceExceeded is a part of the error of an API server whose etcd has no space left.
+const spaceExceeded = "database space exceeded"
+
+// explain adds to an error of the API server what to do about it.
+func explain(err error) error {
+	if err == nil || !strings.Contains(err.Error(), spaceExceeded) {
+		return err
+	}
+	return fmt.Errorf("the database of the cluster (etcd) has no space left: %w (an administrator of the cluster must compact and defragment etcd, and disarm its alarm NOSPACE)", err)
 }
 
 // lose records that another dewd has the Lease.
@@ -226,6 +242,8 @@ func (l *Lease) Check() error {
 		return l.lost
 	case l.renewed.IsZero():
 		return errors.New("dewd does not hold its Lease yet")
+	case elapsed(l.renewed) > Duration-margin && l.failed != nil:
+		return fmt.Errorf("dewd has not renewed its Lease for %s: %w", elapsed(l.renewed).Round(time.Second), l.failed)
 	case elapsed(l.renewed) > Duration-margin:
 		return fmt.Errorf("dewd has not renewed its Lease for %s", elapsed(l.renewed).Round(time.Second))
 	}

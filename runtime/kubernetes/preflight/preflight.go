@@ -131,6 +131,8 @@ var Daemon = []Permission{
 	{"", "pods", "", []string{"create", "delete", "list", "patch", "watch"}},
 	{"", "pods/status", "", []string{"patch"}},
 	{"policy", "poddisruptionbudgets", "", []string{"create", "delete", "list", "patch"}},
+	{"", "persistentvolumeclaims", "", []string{"create", "delete", "patch"}},
+	{"", "services", "", []string{"create", "delete", "patch"}},
 	{"", "secrets", "", []string{"create"}},
 	{"", "secrets", "dew-agent", []string{"update"}},
 	{"coordination.k8s.io", "leases", "", []string{"create"}},

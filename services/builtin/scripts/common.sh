@@ -1,13 +1,21 @@
 # The first part of every engine's script. It runs as the app user, without any
 # capability, in a container with one server:
 #
-#   /data  writable: data/ (of the server), run/ (its socket), tmp/
+#   /data  writable: data/ (of the server), run/ (its socket), tmp/; in a cluster also
+#          snapshots/, and before/ during a restore
 #   /conf  configuration from dew, read-only
 #
 #   server.sh run      runs the server, and creates its data first if there is none
 #   server.sh client   runs the administrator's client, which reads its input
 #   server.sh shell    runs the same client interactively
 #   server.sh freeze   stops all processes of the server until the end of its input
+#
+# In a cluster only the server has its volume, so the script does more:
+#
+#   server.sh size     prints the bytes of the data, and those that are free
+#   server.sh copy ID  makes the data a snapshot
+#   server.sh keep ID… removes all other snapshots
+#   server.sh discard  removes the data from before a restore
 set -eu
 umask 077
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
@@ -32,6 +40,66 @@ alone() {
 	fi
 	rm -rf /data/tmp/*
 	echo $$ >/data/run/main.pid
+	replace
+}
+
+# replace replaces the data with that of a snapshot, or with that from before a restore. The
+# configuration has a version and the source. Each version does it once, and can repeat it.
+replace() {
+	[ -s /conf/replace ] || return 0
+	read -r version from </conf/replace
+	[ "$(cat /data/replaced 2>/dev/null || :)" != "$version" ] || return 0
+	if [ "$from" = before ]; then
+		rm -rf /data/restored
+		if [ -d /data/before ]; then
+			rm -rf /data/trash
+			[ ! -d /data/data ] || mv /data/data /data/trash
+			mv /data/before /data/data
+		fi
+	else
+		if [ ! -d /data/before ]; then
+			rm -rf /data/restored
+			cp -a "/data/snapshots/$from" /data/restored || fail 'cannot copy the snapshot'
+			# The users are created again. Redis cannot list those that must be dropped.
+			[ ! -e /conf/users.acl ] || cat /conf/users.acl >/data/restored/users.acl
+			sync -f /data/restored 2>/dev/null || sync
+			[ ! -d /data/data ] || mv /data/data /data/before
+		fi
+		[ ! -d /data/restored ] || mv /data/restored /data/data
+	fi
+	echo "$version" >/data/replaced
+	sync -f /data 2>/dev/null || sync
+	rm -rf /data/trash
+}
+
+size() {
+	du -sb /data/data | cut -f1
+	df -B1 --output=avail /data | tail -n1
+}
+
+copy() {
+	mkdir -p /data/snapshots
+	rm -rf "/data/snapshots/$1.new"
+	cp -a --reflink=auto /data/data "/data/snapshots/$1.new"
+	sync -f "/data/snapshots/$1.new" 2>/dev/null || sync
+	mv "/data/snapshots/$1.new" "/data/snapshots/$1"
+	sync -f /data/snapshots 2>/dev/null || sync
+}
+
+keep() {
+	for d in /data/snapshots/*; do
+		case " $* " in
+		*" ${d##*/} "*) ;;
+		*) rm -rf "$d" ;;
+		esac
+	done
+}
+
+discard() {
+	rm -rf /data/trash
+	[ ! -d /data/before ] || mv /data/before /data/trash
+	sync -f /data 2>/dev/null || sync
+	rm -rf /data/trash
 }
 
 # complaint prints the errors in a log as one line.

@@ -53,6 +53,6 @@ case ${1-} in
 run) run ;;
 client) shift; client "$@" ;;
 shell) shift; shell "$@" ;;
-freeze) freeze ;;
+freeze | size | copy | keep | discard) "$@" ;;
 *) fail "usage: server.sh run|client|shell|freeze" ;;
 esac
