@@ -35,7 +35,7 @@ var layers = map[string]int{
 	"cli/apps": 3, "cli/daemon": 3, "cli/kubernetes": 3, "cli/logs": 3, "cli/platform": 3, "cli/routes": 3, "notify/directory": 3,
 	"auth/sso": 3, "runtime": 3, "runtime/kubernetes/agent": 3, "services/dashboard": 3, "services/osb": 3,
 	"cli/command": 2, "console": 2, "droplet": 2, "health": 2, "notify/inbox": 2, "notify/render": 2, "notify/unsubscribe": 2, "notify/smtp": 2, "registry": 2,
-	"platform/quota": 2, "netpolicy": 2, "runtime/rollout": 2, "runtime/kubernetes/images": 2, "runtime/kubernetes/install": 2, "runtime/kubernetes/wrapper": 2,
+	"platform/quota": 2, "netpolicy": 2, "runtime/rollout": 2, "runtime/supervisor/async": 2, "runtime/kubernetes/images": 2, "runtime/kubernetes/install": 2, "runtime/kubernetes/wrapper": 2,
 	"services": 2, "smoke": 2,
 	"api/cftest": 1, "api/client": 1, "app": 1, "auth": 1, "certs/trust": 1, "cli/console": 1, "drain": 1, "droplet/pool": 1,
 	"droplet/nginxconf": 1, "droplet/stack": 1, "droplet/versions": 1, "notify/delivery": 1, "probe": 1, "runtime/kubernetes/kubetest": 1, "runtime/kubernetes/preflight": 1,

@@ -50,7 +50,7 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 	}
 	c, err := e.newContainer(ctx, s)
 	if err != nil {
-		return nil, e.startError(err)
+		return nil, startError(err)
 	}
 	if err := c.build(ctx, proceed); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
@@ -60,7 +60,7 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 			e.log.Warn("cannot clean up after a failed start; dewd tries again", "instance", s.Instance, "err", cerr)
 			e.removals.addInstance(s.Instance, s.App, cerr)
 		}
-		return nil, e.startError(err)
+		return nil, startError(err)
 	}
 	e.known.add(c)
 	c.watch()
@@ -68,7 +68,7 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 }
 
 // startError decides whether the connection to containerd failed, or the instance.
-func (e *Engine) startError(err error) error {
+func startError(err error) error {
 	var se *runtime.StartError
 	switch {
 	case errors.As(err, &se):

@@ -48,7 +48,7 @@ func TestStartError(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := (&Engine{}).startError(tt.err)
+			got := startError(tt.err)
 			if u := errors.Is(got, runtime.ErrUnavailable); u != tt.unavailable && tt.reason == "" {
 				t.Errorf("%v: unavailable = %v, want %v", got, u, tt.unavailable)
 			}

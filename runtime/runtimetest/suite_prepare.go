@@ -8,27 +8,30 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
+// preparing is one running part of PreparingSuite.
+type preparing struct{ *suite }
+
 // PreparingSuite tests the contract of a PreparingEngine.
 func PreparingSuite(t *testing.T, newConfig func(t *testing.T) SuiteConfig) {
 	parts := []struct {
 		name string
-		test func(*suite)
+		test func(preparing)
 	}{
-		{"NoProcessRunsBeforeProceed", (*suite).preparedRunsAfterProceed},
-		{"CancelledPreparationLeavesNothing", (*suite).cancelledPreparationLeavesNothing},
+		{"NoProcessRunsBeforeProceed", preparing.preparedRunsAfterProceed},
+		{"CancelledPreparationLeavesNothing", preparing.cancelledPreparationLeavesNothing},
 	}
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			g := newConfig(t)
-			p.test(&suite{T: t, ctx: ctx, config: g, engine: g.Engine()})
+			p.test(preparing{&suite{T: t, ctx: ctx, config: g, engine: g.Engine()}})
 		})
 	}
 }
 
 // prepare starts to prepare a container. The result has the error of Prepare.
-func (s *suite) prepare(ctx context.Context, spec runtime.Spec, proceed <-chan struct{}) <-chan prepared {
+func (s preparing) prepare(ctx context.Context, spec runtime.Spec, proceed <-chan struct{}) <-chan prepared {
 	s.Helper()
 	engine, ok := s.engine.(runtime.PreparingEngine)
 	if !ok {
@@ -47,7 +50,7 @@ type prepared struct {
 	err       error
 }
 
-func (s *suite) preparedRunsAfterProceed() {
+func (s preparing) preparedRunsAfterProceed() {
 	proceed := make(chan struct{})
 	spec := s.spec("exit 3", "sleep 1000")
 	done := s.prepare(s.ctx, spec, proceed)
@@ -76,7 +79,7 @@ func (s *suite) preparedRunsAfterProceed() {
 	}
 }
 
-func (s *suite) cancelledPreparationLeavesNothing() {
+func (s preparing) cancelledPreparationLeavesNothing() {
 	ctx, cancel := context.WithCancel(s.ctx)
 	spec := s.spec("sleep 1000")
 	done := s.prepare(ctx, spec, make(chan struct{}))

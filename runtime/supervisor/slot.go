@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // Log sources of the platform's own lines.
@@ -81,7 +82,7 @@ func (s *Slot) Run(ctx context.Context) {
 func (s *Slot) run(ctx context.Context) (done bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("slot panicked, restarting it", "panic", v, "stack", string(stackOf(v)))
+			s.log.Error("slot panicked, restarting it", "panic", v, "stack", string(async.StackOf(v)))
 			// Without move: after a panic the previous state is not reliable.
 			s.change(func(st *runtime.Status) {
 				st.State, st.Since, st.Ready, st.Details = runtime.Down, time.Now(), false, "internal error, see the log of dewd"

@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // unknownAfter is how long a check can be impossible to run before the status shows it.
@@ -46,7 +47,7 @@ func (s *Slot) checks(in *Instance) checks {
 }
 
 // monitor runs the health check until ctx is done or the instance is unhealthy.
-func (c checks) monitor(ctx context.Context, healthy chan<- struct{}) <-chan result[struct{}] {
+func (c checks) monitor(ctx context.Context, healthy chan<- struct{}) <-chan async.Result[struct{}] {
 	in := c.in
 	probe := probeOf(in, in.check)
 	if probe == nil { // healthy at once: there is no check
@@ -56,7 +57,7 @@ func (c checks) monitor(ctx context.Context, healthy chan<- struct{}) <-chan res
 	c.appLog.logCell(in.spec, logstream.Out, "Starting health monitoring of container")
 	liveness := c.liveness()
 	in.probes.Add(1)
-	return async(func() (struct{}, error) {
+	return async.Call(func() (struct{}, error) {
 		defer in.probes.Done()
 		return struct{}{}, health.Monitor(ctx, probe, liveness, func() { healthy <- struct{}{} })
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/plan"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // nextInstance is an instance that the engine creates on another goroutine.
@@ -18,7 +19,7 @@ type nextInstance struct {
 	err     error // why there is nothing to create
 	cancel  context.CancelFunc
 	proceed chan struct{} // closed: its processes can run; nil: they run at once
-	created <-chan result[runtime.Container]
+	created <-chan async.Result[runtime.Container]
 }
 
 // createFunc is Engine.Start, or a function with the same contract.
@@ -31,7 +32,7 @@ func newInstanceOf(ctx context.Context, sup *Supervisor, slot runtime.SlotID, cr
 		return n
 	}
 	ctx, n.cancel = context.WithTimeout(ctx, sup.policy.StartLimit)
-	n.created = async(func() (runtime.Container, error) { return create(ctx, n.spec) })
+	n.created = async.Call(func() (runtime.Container, error) { return create(ctx, n.spec) })
 	return n
 }
 
@@ -62,10 +63,10 @@ func (n *nextInstance) run(stop <-chan struct{}) (runtime.Container, error) {
 	}
 	select {
 	case r := <-n.created:
-		return r.get()
+		return r.Get()
 	case <-stop:
 		n.cancel()
-		return (<-n.created).get()
+		return (<-n.created).Get()
 	}
 }
 
@@ -78,7 +79,7 @@ func (n *nextInstance) drop() error {
 	if n.err == nil {
 		n.cancel()
 		r := <-n.created
-		r.mustNotPanic()
+		r.MustNotPanic()
 	}
 	return n.sup.addresses.Release(n.id)
 }

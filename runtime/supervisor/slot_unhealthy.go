@@ -9,14 +9,15 @@ import (
 
 	"github.com/dewrun/dew/health"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // unhealthy decides how to handle a failed health check. If a process has exited, that
 // is the reason, even if the exit is reported after the check. Otherwise the instance
 // is unhealthy and is stopped. While the container service does not answer, it is
 // unknown which case applies. Then the instance leaves its routes and is not changed.
-func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
-	_, failure := r.get()
+func (s *Slot) unhealthy(ctx context.Context, r async.Result[struct{}]) step {
+	_, failure := r.Get()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -68,7 +69,7 @@ func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.
 	call, cancel := context.WithCancel(ctx)
 	defer cancel()
 	in.probes.Add(1)
-	answer := async(func() (struct{}, error) {
+	answer := async.Call(func() (struct{}, error) {
 		defer in.probes.Done()
 		return struct{}{}, fn(call)
 	})
@@ -94,7 +95,7 @@ func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.
 				return s.crash, true, nil
 			default:
 			}
-			_, err := r.get()
+			_, err := r.Get()
 			return nil, false, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/plan"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // readiness is a changed result of the readiness check.
@@ -27,7 +28,7 @@ func (s *Slot) watch(ctx context.Context) step {
 	healthy := make(chan struct{}, 1)
 	sick := s.checks(in).monitor(probing, healthy)
 	routable := make(chan readiness)
-	var asking <-chan result[struct{}]
+	var asking <-chan async.Result[struct{}]
 	var steady <-chan time.Time
 	leaving := in.leavingSoon()
 	for {
@@ -62,7 +63,7 @@ func (s *Slot) watch(ctx context.Context) step {
 			s.publish(func(st *runtime.Status) { st.Ready = false })
 			s.logCell(in.spec, logstream.Out, "The cluster is removing the container. Container removed from route pool.")
 		case r := <-asking: // only after a panic, or when ctx is done
-			r.mustNotPanic()
+			r.MustNotPanic()
 			asking = nil
 		case <-steady:
 			s.panics = 0
@@ -74,13 +75,13 @@ func (s *Slot) watch(ctx context.Context) step {
 }
 
 // watchReadiness checks whether routes can lead to the instance. It never stops it.
-func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
+func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan async.Result[struct{}] {
 	c := s.checks(in).readiness()
 	if c.Ready {
 		s.publish(func(st *runtime.Status) { st.Ready = true })
 	}
 	in.probes.Add(1)
-	return async(func() (struct{}, error) {
+	return async.Call(func() (struct{}, error) {
 		defer in.probes.Done()
 		health.Watch(ctx, probeOf(in, in.ready), c, func(ready bool, err error) {
 			select {

@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/runtime/address"
 	"github.com/dewrun/dew/runtime/plan"
 	"github.com/dewrun/dew/runtime/policy"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/verdict"
 )
@@ -79,7 +80,7 @@ type Supervisor struct {
 	servers   *runtime.ServerStore
 	planner   *plan.Planner
 	tasks     *taskRunner
-	changed   guidSet       // processes to sync
+	changed   async.GUIDs   // processes to sync
 	settled   chan struct{} // closed when everything that an earlier daemon left is taken over or removed
 	running   sync.WaitGroup
 
@@ -117,7 +118,7 @@ func New(c Config) (*Supervisor, error) {
 			Registry: c.Registry, Droplets: c.Droplets, Stacks: c.Stacks, Bindings: c.Bindings,
 			Servers: servers, Subnet: addresses.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL, Memory: c.Memory,
 		}),
-		changed:   newGUIDSet(),
+		changed:   async.NewGUIDs(),
 		settled:   make(chan struct{}),
 		slotSet:   slotSet{slots: map[runtime.SlotID]*Slot{}},
 		counters:  counters{stats: runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Verdicts: map[verdict.Class]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}}},
@@ -162,8 +163,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.changed.wake:
-			for _, process := range s.changed.take() {
+		case <-s.changed.Wake:
+			for _, process := range s.changed.Take() {
 				s.reconcile(ctx, process)
 			}
 		}
@@ -173,7 +174,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // Sync brings the process to its desired state in the background. It never blocks, and
 // can be called with any guid at any time.
 func (s *Supervisor) Sync(process string) {
-	s.changed.add(process)
+	s.changed.Add(process)
 }
 
 // Settled returns a channel that is closed when everything that an earlier daemon left

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // Failure reasons of a task that did not exit by itself.
@@ -75,7 +76,7 @@ func (r *taskRun) appGUID() string {
 func (r *taskRun) run(ctx context.Context) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.log.Error("task panicked", "panic", v, "stack", string(stackOf(v)))
+			r.log.Error("task panicked", "panic", v, "stack", string(async.StackOf(v)))
 			r.runner.sup.count(func(st *runtime.Stats) { st.Panics++ })
 			r.storeState(ctx, app.TaskFailed, taskPanicked)
 			r.remove(ctx)
@@ -197,13 +198,13 @@ func (r *taskRun) launch(ctx context.Context, t app.Task) error {
 func (r *taskRun) startContainer(ctx context.Context, spec runtime.Spec) (runtime.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.runner.sup.policy.StartLimit)
 	defer cancel()
-	started := async(func() (runtime.Container, error) { return r.runner.sup.c.Engine.Start(ctx, spec) })
+	started := async.Call(func() (runtime.Container, error) { return r.runner.sup.c.Engine.Start(ctx, spec) })
 	select {
 	case done := <-started:
-		return done.get()
+		return done.Get()
 	case <-r.stop:
 		cancel()
-		return (<-started).get()
+		return (<-started).Get()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
 // measureTasks is how often the writable layer of a task is measured.
@@ -22,7 +23,7 @@ const measureTasks = 5 * time.Second
 // run. Like an instance, a task outlives its daemon: the next one takes it over.
 type taskRunner struct {
 	sup     *Supervisor
-	changed guidSet // tasks to check
+	changed async.GUIDs // tasks to check
 
 	mu           sync.Mutex // guards the fields below
 	runs         map[string]*taskRun
@@ -30,13 +31,13 @@ type taskRunner struct {
 }
 
 func newTaskRunner(s *Supervisor) *taskRunner {
-	return &taskRunner{sup: s, changed: newGUIDSet(), runs: map[string]*taskRun{}}
+	return &taskRunner{sup: s, changed: async.NewGUIDs(), runs: map[string]*taskRun{}}
 }
 
 // SyncTask brings a task to its desired state in the background: it starts or stops it.
 // It never blocks, and can be called with any guid at any time.
 func (s *Supervisor) SyncTask(guid string) {
-	s.tasks.changed.add(guid)
+	s.tasks.changed.Add(guid)
 }
 
 // resumeTasks takes over the tasks that an earlier daemon left, and starts those that
@@ -69,8 +70,8 @@ func (k *taskRunner) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.changed.wake:
-			for _, guid := range k.changed.take() {
+		case <-k.changed.Wake:
+			for _, guid := range k.changed.Take() {
 				k.sync(ctx, guid)
 			}
 		}
