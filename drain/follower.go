@@ -104,6 +104,13 @@ func (f *follower) sendOnce() error {
 	cancel()
 	watch.Wait()
 	has := max(s.has(true), f.next)
+	if err != nil {
+		select {
+		case <-s.ended(): // the reason of the disconnect is more precise than a write error
+			err = s.err()
+		default:
+		}
+	}
 	if has > f.next {
 		f.connected()
 	}
@@ -161,11 +168,6 @@ func (f *follower) sendLines(ctx context.Context, s sender) (sent uint64, err er
 			}
 		}
 		if err := s.send(ctx, batch{lines: es, next: cur.At(), more: cur.Behind(), release: cur.Release}); err != nil {
-			select {
-			case <-s.ended(): // the reason of the disconnect is more precise than a write error
-				err = s.err()
-			default:
-			}
 			return cur.At(), err
 		}
 		sent = cur.At()
@@ -256,7 +258,7 @@ func (f *follower) reportFailure(err error, failures int) {
 	var known bool
 	f.count(func(st *Stats) {
 		known = st.Err != "" && !f.report
-		f.report = false
+		f.report = f.report && errors.Is(err, errReceiverClosed)
 		st.Connected = false
 		if !errors.Is(err, errReceiverClosed) || failures > 1 {
 			st.Err = err.Error()

@@ -141,12 +141,19 @@ func (s *stream) listen() {
 func (s *stream) ended() <-chan struct{} { return s.down }
 
 // err returns how the connection ended; it is valid after the end. If a write saw a
-// reset, a clean end that a read sees after it does not count.
+// reset, a clean end that a read sees after it does not count. A receiver that refuses
+// the client certificate says so in an alert, and often resets the connection as well.
 func (s *stream) err() error {
-	if s.raw.reset.Load() {
+	if s.raw.reset.Load() && !isAlert(s.why) {
 		return errReceiverReset
 	}
 	return s.why
+}
+
+// isAlert reports whether an error is an alert of the receiver's TLS.
+func isAlert(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "remote error"
 }
 
 func (s *stream) send(_ context.Context, b batch) error {
