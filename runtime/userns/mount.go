@@ -55,10 +55,21 @@ func attach(target string, create func() (int, error)) error {
 		return fmt.Errorf("cannot open the mount namespace: %w", err)
 	}
 	defer home.Close()
+	return onNewThread(func() error { return attachHere(home, target, create) })
+}
+
+// onNewThread calls fn on a thread that exits afterwards. That is never the main thread,
+// which cannot exit, and whose namespaces /proc/self shows.
+func onNewThread(fn func() error) error {
 	done := make(chan error)
 	go func() {
-		goruntime.LockOSThread() // never unlocked, so the thread exits with the goroutine
-		done <- attachHere(home, target, create)
+		goruntime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			done <- fn() // never unlocked, so the thread exits with the goroutine
+			return
+		}
+		defer goruntime.UnlockOSThread()
+		done <- onNewThread(fn) // until then, this goroutine occupies the main thread
 	}()
 	return <-done
 }
