@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // Calls at the same time share a transaction. Each gets its own result, and the changes
@@ -26,23 +28,36 @@ func TestBatch(t *testing.T) {
 	const calls = 200
 	errOdd := errors.New("odd")
 	var wait sync.WaitGroup
-	if err := db.Update(func(tx *Tx) error { // the calls wait for this transaction
-		for n := range calls {
-			wait.Go(func() {
-				err := db.Batch(func(tx *Tx) error {
-					if err := b.With(tx).Put(fmt.Sprint(n), n); err != nil {
-						return err
-					}
-					if n%50 == 1 {
-						return errOdd
-					}
-					return nil
-				})
-				if (n%50 == 1) != errors.Is(err, errOdd) {
-					t.Errorf("call %d = %v", n, err)
-				}
-			})
+	call := func(n int) {
+		err := db.Batch(func(tx *Tx) error {
+			if err := b.With(tx).Put(fmt.Sprint(n), n); err != nil {
+				return err
+			}
+			if n%50 == 1 {
+				return errOdd
+			}
+			return nil
+		})
+		if (n%50 == 1) != errors.Is(err, errOdd) {
+			t.Errorf("call %d = %v", n, err)
 		}
+	}
+	waiting := func(n int) func() bool {
+		return func() bool {
+			db.batches.mu.Lock()
+			defer db.batches.mu.Unlock()
+			return db.batches.busy && len(db.batches.waiting) == n
+		}
+	}
+	// The calls wait for this transaction. The first one is alone in its batch, and the
+	// others collect behind it.
+	if err := db.Update(func(*Tx) error {
+		wait.Go(func() { call(0) })
+		testkit.EventuallyTrue(t, "the first call commits", waiting(0))
+		for n := 1; n < calls; n++ {
+			wait.Go(func() { call(n) })
+		}
+		testkit.EventuallyTrue(t, "the other calls wait", waiting(calls-1))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
