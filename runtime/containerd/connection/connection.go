@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/dewrun/dew/runtime/process"
 )
@@ -68,9 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to containerd at %s: %w", address, err)
 	}
-	call, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	if _, err := cl.Version(call); err != nil {
+	if err := firstAnswer(ctx, cl, address); err != nil {
 		cl.Close()
 		return nil, fmt.Errorf("containerd at %s does not answer: %w (check that it is running and that this is its socket)", address, err)
 	}
@@ -79,6 +79,22 @@ func Open(ctx context.Context, cfg Config) (*Connection, error) {
 	c.stopWatching = stop
 	c.watching.Go(func() { c.watchAnswers(answers) })
 	return c, nil
+}
+
+// firstAnswer waits until containerd answers. A containerd that is stopped or has just
+// been started gets CallTimeout. Without a listener it fails at once.
+func firstAnswer(ctx context.Context, cl *client.Client, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "unix", address)
+	if err != nil {
+		return err
+	}
+	if err := c.Close(); err != nil {
+		return err
+	}
+	_, err = cl.VersionService().Version(ctx, &emptypb.Empty{}, grpc.WaitForReady(true))
+	return err
 }
 
 // timed reports the duration of every call. It leaves out calls that wait for the exit
