@@ -40,15 +40,16 @@ func fireOnce(t *testing.T, bin string, seed uint64, n int) {
 	t.Helper()
 	rows := selected(t, os.Getenv("DEW_FIRE_ONLY"))
 	steps, apps := fire.Once(seed, rows), number(t, "DEW_FIRE_APPS", 6)
+	lines := number(t, "DEW_FIRE_LINES", 10)
 	if n > 0 {
 		steps = fire.Schedule(seed, n, rows)
 	}
 	dir := testkit.ShortDir(t)
-	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Dir: dir, Bin: bin, Bound: bound, Out: lines{t}})
+	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Lines: lines, Dir: dir, Bin: bin, Bound: bound, Out: output{t}})
 	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
 	if err != nil {
 		keepLog(t, filepath.Join(dir, "dewd.log"), seed)
-		t.Errorf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d", err, seed, n, apps)
+		t.Errorf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d LINES=%d", err, seed, n, apps, lines)
 	}
 	if n > 0 && os.Getenv("DEW_FIRE_ONLY") == "" {
 		store(t, report)
@@ -86,10 +87,10 @@ func selected(t *testing.T, only string) []faults.Fault {
 	return rows
 }
 
-// lines writes to the log of a test at once, so that a long run shows how far it is.
-type lines struct{ t *testing.T }
+// output writes to the log of a test at once, so that a long run shows how far it is.
+type output struct{ t *testing.T }
 
-func (l lines) Write(b []byte) (int, error) {
+func (l output) Write(b []byte) (int, error) {
 	l.t.Helper()
 	fmt.Fprintf(os.Stderr, "%s", b)
 	return len(b), nil

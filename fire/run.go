@@ -20,6 +20,7 @@ type Options struct {
 	Seed  uint64
 	Steps []Step
 	Apps  int
+	Lines int           // that each process of an app prints per second
 	Dir   string        // an empty folder with a short path
 	Bin   string        // folder of dewd, dew, dew-init and counter
 	Bound time.Duration // for the time from the end of a fault until all invariants hold
@@ -67,6 +68,7 @@ type run struct {
 	apps    []load.App // the last one is that of churn
 	churn   *load.Churn
 	subject *check.Subject
+	env     *faults.Env
 	workers sync.WaitGroup
 }
 
@@ -103,7 +105,7 @@ func (r *run) all(ctx context.Context) (err error) {
 
 // begin pushes the apps and starts the load, which runs until loads is done.
 func (r *run) begin(ctx, loads context.Context) error {
-	r.ledger, r.apps = load.NewLedger(), load.Plan(r.Apps)
+	r.ledger, r.apps = load.NewLedger(), load.Plan(r.Apps, r.Lines)
 	if err := load.Push(ctx, r.world, r.apps); err != nil {
 		return err
 	}
@@ -125,6 +127,7 @@ func (r *run) begin(ctx, loads context.Context) error {
 	r.workers.Go(func() { check.Watch(loads, r.world, r.ledger, r.churn.App.Name) })
 	r.subject = check.NewSubject(r.world, r.ledger, r.apps, fs)
 	r.subject.Peers = r.peers
+	r.env = &faults.Env{World: r.world, Ledger: r.ledger, Slots: load.Slots(r.apps[:len(r.apps)-1]), Peers: r.peers, Pause: r.churn.Pause, Note: r.note}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	fmt.Fprintf(r.Out, "seed %d: %d apps with %d instances, settled after %s\n", r.Seed, len(r.apps), len(load.Slots(r.apps)), took.Round(time.Millisecond))
 	r.subject.Churn = r.churn
@@ -166,8 +169,12 @@ func (r *run) step(ctx context.Context, s Step) error {
 	if err := sleep(ctx, s.Pause); err != nil {
 		return err
 	}
-	env := &faults.Env{World: r.world, Ledger: r.ledger, Slots: load.Slots(r.apps[:len(r.apps)-1]), Peers: r.peers, Pause: r.churn.Pause, Note: r.note}
-	heal, err := f.Inject(ctx, env, s.Draw)
+	if !f.Anytime {
+		if err := r.world.Answers(ctx); err != nil {
+			return err
+		}
+	}
+	heal, err := f.Inject(ctx, r.env, s.Draw)
 	if err != nil {
 		return fmt.Errorf("fault %q: %w", s.Fault, err)
 	}
@@ -180,6 +187,7 @@ func (r *run) step(ctx context.Context, s Step) error {
 	r.done++
 	if s.Joint {
 		r.report.Add(s.Fault, 0)
+		fmt.Fprintf(r.Out, "seed %d fault %3d: %-48s\n", r.Seed, r.done, s.Fault)
 		return nil
 	}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
@@ -188,6 +196,7 @@ func (r *run) step(ctx context.Context, s Step) error {
 	if err != nil {
 		return fmt.Errorf("fault %q: %w", s.Fault, err)
 	}
+	r.env.Settled()
 	return nil
 }
 

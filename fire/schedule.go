@@ -22,8 +22,11 @@ const (
 	longestHold  = 3 * time.Second
 )
 
+// together is the mean number of faults between two checks of the invariants.
+const together = 3
+
 // Schedule returns the first n steps of a seed. A longer schedule of the same seed
-// begins with the same steps.
+// begins with the same faults.
 func Schedule(seed uint64, n int, all []faults.Fault) []Step {
 	r := rand.New(rand.NewPCG(seed, 0))
 	total := 0
@@ -32,7 +35,12 @@ func Schedule(seed uint64, n int, all []faults.Fault) []Step {
 	}
 	steps := make([]Step, n)
 	for i := range steps {
-		steps[i] = draw(r, choose(all, r.IntN(total)), longestHold)
+		f := choose(all, r.IntN(total))
+		steps[i] = draw(r, f, longestHold)
+		steps[i].Joint = r.IntN(together) > 0 && !f.Alone
+	}
+	if n > 0 {
+		steps[n-1].Joint = false
 	}
 	return steps
 }
@@ -42,22 +50,22 @@ func Schedule(seed uint64, n int, all []faults.Fault) []Step {
 // together.
 func Once(seed uint64, all []faults.Fault) []Step {
 	r := rand.New(rand.NewPCG(seed, 1))
-	var steps, together []Step
+	var steps, joint []Step
 	for _, f := range all {
 		s := draw(r, f, longestHold/10)
 		s.Pause /= 10
 		if f.Restored {
 			s.Joint = true
-			together = append(together, s)
+			joint = append(joint, s)
 		} else {
 			steps = append(steps, s)
 		}
 	}
 	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
-	if len(together) > 0 {
-		together[len(together)-1].Joint = false
+	if len(joint) > 0 {
+		joint[len(joint)-1].Joint = false
 	}
-	return slices.Insert(steps, len(steps)/2, together...)
+	return slices.Insert(steps, len(steps)/2, joint...)
 }
 
 func draw(r *rand.Rand, f faults.Fault, longest time.Duration) Step {

@@ -55,11 +55,11 @@ func doubles(w *world.World, l *load.Ledger) map[world.Slot]string {
 	return out
 }
 
-// StoredLogs reads the log of every app from its first line and checks the numbers
+// StoredLogs reads the log of every app from its oldest line and checks the numbers
 // again, and lets dewd verify the stored files.
 func StoredLogs(ctx context.Context, s *Subject, bound time.Duration) error {
 	for _, a := range s.Apps {
-		f := load.NewFollower(a, s.Ledger)
+		f := load.NewReader(a, s.Ledger)
 		// A line is in the log shortly after its process has reported it.
 		printed := s.Ledger.Printed()
 		if err := world.Until(ctx, bound, func() error { return linesStored(ctx, s) }); err != nil {

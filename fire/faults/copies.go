@@ -13,8 +13,8 @@ const noPeer = "127.0.0.1:1"
 // copies returns the faults that start a copy of the root elsewhere.
 func copies() []Fault {
 	return []Fault{
-		{Name: "power cut", Weight: 1, Inject: powerCut},
-		{Name: "store cut", Weight: 1, Inject: storeCut},
+		{Name: "power cut", Weight: 1, Inject: powerCut, Alone: true},
+		{Name: "store cut", Weight: 1, Inject: storeCut, Alone: true},
 	}
 }
 

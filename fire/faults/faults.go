@@ -21,7 +21,12 @@ type Env struct {
 	Pause func() (resume func())
 	// Note notes what dewd has acknowledged by now.
 	Note func() Noted
+
+	hit map[world.Slot]bool // slots whose instances faults broke since Settled
 }
+
+// Settled says that all instances run again.
+func (e *Env) Settled() { e.hit = nil }
 
 // Noted checks that another dewd has what was noted.
 type Noted func(ctx context.Context, w *world.World) error
@@ -45,6 +50,10 @@ type Fault struct {
 	// Restored reports that dewd must notice the fault in one of its regular checks,
 	// which can take 30 seconds.
 	Restored bool
+	// Alone reports that no other fault follows before the invariants hold.
+	Alone bool
+	// Anytime reports that the fault can happen while dewd starts.
+	Anytime bool
 }
 
 // All returns every fault.
@@ -65,10 +74,20 @@ func ByName(name string) (Fault, error) {
 // targetTimeout is far longer than an instance needs to start.
 const targetTimeout = time.Minute
 
-// target returns the running instance of the drawn slot. The consequence of an earlier
-// fault can be that it is just starting.
+// target returns the running instance of the drawn slot, or of the next slot that no
+// fault has hit since all invariants held. The consequence of an earlier fault can be
+// that it is just starting.
 func (e *Env) target(ctx context.Context, d Draw) (found world.Instance, err error) {
-	slot := e.Slots[d.Target%uint64(len(e.Slots))]
+	if len(e.hit) == len(e.Slots) {
+		e.hit = nil
+	}
+	if e.hit == nil {
+		e.hit = map[world.Slot]bool{}
+	}
+	first := int(d.Target % uint64(len(e.Slots)))
+	i := slices.IndexFunc(slices.Concat(e.Slots[first:], e.Slots[:first]), func(s world.Slot) bool { return !e.hit[s] })
+	slot := e.Slots[(first+i)%len(e.Slots)]
+	e.hit[slot] = true
 	err = world.Until(ctx, targetTimeout, func() error {
 		for _, in := range e.World.Running() {
 			if in.Slot == slot {

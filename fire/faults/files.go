@@ -15,9 +15,9 @@ func files() []Fault {
 	return []Fault{
 		{Name: "EIO in the store", Weight: 1, Inject: failing(syscall.EIO, world.StoreFiles)},
 		{Name: "EIO in the logs", Weight: 1, Inject: failing(syscall.EIO, world.SegmentFiles)},
-		{Name: "EIO in captured output", Weight: 1, Inject: losing(failing(syscall.EIO, world.CaptureFiles))},
-		{Name: "EIO everywhere", Weight: 1, Inject: losing(failing(syscall.EIO, world.AllFiles))},
-		{Name: "read-only root", Weight: 1, Inject: losing(failing(syscall.EROFS, world.AllFiles))},
+		{Name: "EIO in captured output", Weight: 1, Inject: losing(failing(syscall.EIO, world.CaptureFiles)), Alone: true},
+		{Name: "EIO everywhere", Weight: 1, Inject: losing(failing(syscall.EIO, world.AllFiles)), Alone: true},
+		{Name: "read-only root", Weight: 1, Inject: losing(failing(syscall.EROFS, world.AllFiles)), Alone: true},
 	}
 }
 

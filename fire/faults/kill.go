@@ -50,14 +50,14 @@ func kills() []Fault {
 	var out []Fault
 	all := parts()
 	for _, p := range all {
-		out = append(out, Fault{Name: "kill " + p.name, Weight: p.weight, Inject: killed(p)}, Fault{Name: "stop " + p.name, Weight: p.weight, Inject: stopped(p)})
+		out = append(out, Fault{Name: "kill " + p.name, Weight: p.weight, Inject: killed(p), Anytime: true}, Fault{Name: "stop " + p.name, Weight: p.weight, Inject: stopped(p), Anytime: true})
 	}
 	for _, daemon := range all[:2] {
 		for _, p := range all[2:] {
-			out = append(out, Fault{Name: "kill " + daemon.name + " and " + p.name, Weight: 1, Inject: killed(daemon, p)})
+			out = append(out, Fault{Name: "kill " + daemon.name + " and " + p.name, Weight: 1, Inject: killed(daemon, p), Anytime: true})
 		}
 	}
-	return append(out, Fault{Name: "kill dewd and containerd", Weight: 1, Inject: killed(all[0], all[1])})
+	return append(out, Fault{Name: "kill dewd and containerd", Weight: 1, Inject: killed(all[0], all[1]), Anytime: true})
 }
 
 // killed returns a fault that kills processes, the first one first.
@@ -105,13 +105,20 @@ func signal(pid int, sig syscall.Signal) error {
 	return nil
 }
 
-func findDewd(_ context.Context, e *Env, _ Draw) (int, string, load.Ending, error) {
-	pid, err := e.World.Dewd()
+// An earlier fault can have killed the daemons.
+func findDewd(ctx context.Context, e *Env, _ Draw) (pid int, _ string, _ load.Ending, err error) {
+	err = world.Until(ctx, targetTimeout, func() error {
+		pid, err = e.World.Dewd()
+		return err
+	})
 	return pid, "", load.Ending{}, err
 }
 
-func findContainerd(_ context.Context, e *Env, _ Draw) (int, string, load.Ending, error) {
-	pid, err := e.World.Containerd()
+func findContainerd(ctx context.Context, e *Env, _ Draw) (pid int, _ string, _ load.Ending, err error) {
+	err = world.Until(ctx, targetTimeout, func() error {
+		pid, err = e.World.Containerd()
+		return err
+	})
 	return pid, "", load.Ending{}, err
 }
 

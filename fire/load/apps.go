@@ -21,6 +21,7 @@ type App struct {
 	GUID      string
 	Process   string // guid of the process web
 	Instances int
+	Lines     int // that each process prints per second
 }
 
 // Sidecar is the name of the sidecar of every app.
@@ -29,11 +30,12 @@ const Sidecar = "companion"
 // sidecarAddress is where the sidecar listens inside its instance.
 const sidecarAddress = "127.0.0.1:7777"
 
-// Plan returns the apps of a load. Every third app has two instances.
-func Plan(n int) []App {
+// Plan returns the apps of a load. Every third app has two instances. Each process prints
+// a number of lines per second.
+func Plan(n, lines int) []App {
 	apps := make([]App, n)
 	for i := range apps {
-		apps[i] = App{Name: fmt.Sprintf("app-%02d", i), Instances: 1}
+		apps[i] = App{Name: fmt.Sprintf("app-%02d", i), Instances: 1, Lines: lines}
 		if i%3 == 0 {
 			apps[i].Instances = 2
 		}
@@ -66,9 +68,10 @@ func manifest(apps []App, path string) string {
   memory: 96M
   disk_quota: 64M
   health-check-type: %s
+  env: {LINES: "%d"}
   sidecars:
   - {name: %s, process_types: [web], command: ./counter sidecar %s, memory: 32MB}
-`, a.Name, path, a.Instances, check, Sidecar, sidecarAddress)
+`, a.Name, path, a.Instances, check, a.Lines, Sidecar, sidecarAddress)
 	}
 	return b.String()
 }

@@ -23,6 +23,7 @@ const exitLine = "App instance exited"
 type Follower struct {
 	app    App
 	ledger *Ledger
+	stored bool // it reads an old log, whose first lines dewd can have deleted
 
 	mu       sync.Mutex
 	place    client.LogPlace
@@ -30,11 +31,19 @@ type Follower struct {
 	exits    map[string]int  // exit lines by instance
 	problems []string
 	lines    int
+	pruned   bool // the log began with a later line, because dewd deletes old ones
 }
 
 // NewFollower returns a follower that has read nothing yet.
 func NewFollower(a App, l *Ledger) *Follower {
 	return &Follower{app: a, ledger: l, last: map[Printer]int{}, exits: map[string]int{}}
+}
+
+// NewReader returns a follower for ReadAll.
+func NewReader(a App, l *Ledger) *Follower {
+	f := NewFollower(a, l)
+	f.stored = true
+	return f
 }
 
 // App is the name of the app.
@@ -54,7 +63,7 @@ func (f *Follower) Follow(ctx context.Context, w *world.World) {
 	}
 }
 
-// ReadAll reads the stored log from its first line to its end.
+// ReadAll reads the stored log from its oldest line to its end.
 func (f *Follower) ReadAll(ctx context.Context, w *world.World) error { return f.stream(ctx, w, false) }
 
 func (f *Follower) stream(ctx context.Context, w *world.World, follow bool) error {
@@ -69,7 +78,9 @@ func (f *Follower) stream(ctx context.Context, w *world.World, follow bool) erro
 func (f *Follower) line(l *v3.Line) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if l.Seq != f.place.Seq+1 {
+	if f.stored && f.lines == 0 && l.Seq > 1 {
+		f.pruned = true
+	} else if l.Seq != f.place.Seq+1 {
 		f.problem("line %d follows line %d", l.Seq, f.place.Seq)
 	}
 	f.place = client.LogPlace{Seq: l.Seq, Known: true}
@@ -110,7 +121,8 @@ func numbered(text string) (Printer, int, bool) {
 
 // number checks the number of a line against the line before it.
 func (f *Follower) number(p Printer, n int) {
-	if want := f.last[p] + 1; n != want {
+	last, known := f.last[p]
+	if want := last + 1; n != want && (known || !f.pruned) {
 		f.problem("%s of instance %s printed line %d after line %d", p.Role, p.Instance, n, want-1)
 	}
 	f.last[p] = n
@@ -155,8 +167,8 @@ func (f *Follower) Missing(printed map[Printer]int) error {
 		if slots[p.Instance].App != f.app.Name || endings[p.Instance].LosesOutput {
 			continue
 		}
-		if f.last[p] < n {
-			errs = append(errs, fmt.Errorf("%s: %s of instance %s printed %d lines, and the log has %d", f.app.Name, p.Role, p.Instance, n, f.last[p]))
+		if last, known := f.last[p]; last < n && (known || !f.pruned) {
+			errs = append(errs, fmt.Errorf("%s: %s of instance %s printed %d lines, and the log has %d", f.app.Name, p.Role, p.Instance, n, last))
 		}
 	}
 	return errors.Join(errs...)

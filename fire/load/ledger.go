@@ -58,18 +58,18 @@ func (l *Ledger) Seen() map[string]world.Slot {
 	return maps.Clone(l.slots)
 }
 
-// End notes how an instance must end. The first note counts, unless the instance could
-// survive that fault.
+// End notes how an instance must end. Of the notes of one fault the first one counts. If
+// another fault follows, the instance ends by one of them.
 func (l *Ledger) End(id string, e Ending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, known := l.endings[id]
-	if known && !old.Maybe {
+	if known && old.Fault == e.Fault && !old.Maybe {
 		return
 	}
 	if known {
 		e.Cause = append(slices.Clone(e.Cause), old.Cause...)
-		e.AnyProcess, e.LosesOutput = true, e.LosesOutput || old.LosesOutput
+		e.AnyProcess, e.LosesOutput, e.Maybe = true, e.LosesOutput || old.LosesOutput, e.Maybe && old.Maybe
 	}
 	l.endings[id] = e
 }

@@ -3,34 +3,48 @@ package world
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 )
 
-// Faulty returns an error if dewd printed a panic or a data race.
+// around is the number of bytes of dewd's output that an error of Faulty shows.
+const around = 6000
+
+// Faulty returns an error if dewd printed a panic or a data race. It reads the output
+// only once, because that of a long run is large.
 func (w *World) Faulty() error {
-	b, err := os.ReadFile(w.LogFile())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b, err := outputFrom(w.LogFile(), w.checked)
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	b = b[min(w.forgiven, len(b)):]
-	w.mu.Unlock()
-	const context = 6000
 	for _, word := range []string{"DATA RACE", "\npanic: ", "\nfatal error: ", "goroutine 1 ["} {
 		if i := bytes.Index(b, []byte(word)); i >= 0 {
-			return fmt.Errorf("dewd reports a defect:\n%s", b[max(0, i-context/6):min(len(b), i+context)])
+			return fmt.Errorf("dewd reports a defect:\n%s", b[max(0, i-around/6):min(len(b), i+around)])
 		}
 	}
+	// The last line can be incomplete. The words above begin with the end of a line.
+	w.checked += int64(max(0, bytes.LastIndexByte(b, '\n')))
 	return nil
+}
+
+// outputFrom reads a file from an offset.
+func outputFrom(file string, offset int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.NewSectionReader(f, offset, 1<<40))
 }
 
 // Forgive ignores the output of dewd so far. It is for faults after which a Go program
 // cannot continue.
 func (w *World) Forgive() {
-	b, err := os.ReadFile(w.LogFile())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
-		w.forgiven = len(b)
+	if info, err := os.Stat(w.LogFile()); err == nil {
+		w.checked = max(0, info.Size()-1)
 	}
 }

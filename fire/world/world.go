@@ -16,6 +16,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // startTimeout limits the wait until a started dewd answers.
@@ -49,9 +50,9 @@ type World struct {
 	starts     int
 	unexpected []string // exits of dewd that nothing explains
 	closed     bool
-	once       bool // dewd is not started again
-	down       bool // TearDown was called
-	forgiven   int  // bytes of dewd's output that Faulty ignores
+	once       bool  // dewd is not started again
+	down       bool  // TearDown was called
+	checked    int64 // bytes of dewd's output that Faulty has read
 }
 
 // New creates the folders of a world in dir. Start starts its dewd.
@@ -98,7 +99,7 @@ func open(dir, bin string, flags ...string) (*World, error) {
 	w.flags = append([]string{
 		"--listen", w.API, "--router", w.Router, "--ssh", w.SSH, "--tcp-ports=", "--router-tls=", "--listen-tls=",
 		"--log-reserve", "1MiB", "--log-level", "debug", "--kill-delay", "2s", "--immediate-restarts", "1000000", "--give-up-after", "1000000",
-		"--crash-records", "10000", "--crash-files", "0",
+		"--crash-records", "10000", "--crash-files", "0", "--log-retention", "16MiB",
 	}, flags...)
 	return w, nil
 }
@@ -259,7 +260,11 @@ func (w *World) Containerd() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(strings.TrimSpace(string(b)))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err == nil && !process.Alive(pid) {
+		err = fmt.Errorf("containerd %d has exited", pid)
+	}
+	return pid, err
 }
 
 // Starts returns how often dewd was started.

@@ -1,16 +1,18 @@
-// Command counter is the app of the fault suite. It prints numbered lines, each in one
-// write, and tells over HTTP how many it has printed.
+// Command counter is the app of the fault suite. It prints $LINES numbered lines per second,
+// and tells over HTTP how many it has printed.
 //
 //	counter main              on $PORT; the answer has the count of its sidecar as well
 //	counter sidecar ADDRESS   on an address inside the instance
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,14 +29,35 @@ type counter struct {
 	printed int
 }
 
-func (c *counter) print() int {
+// mostTogether is the number of lines that are surely shorter than PIPE_BUF. A pipe takes
+// such a write whole, so a process that is killed leaves no cut line.
+const mostTogether = 20
+
+// print prints at most mostTogether lines in one write.
+func (c *counter) print(lines int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, err := fmt.Fprintf(os.Stdout, "%s %s %d %s\n", c.role, c.instance, c.printed+1, strings.Repeat("x", c.printed%80)); err != nil {
+	var b bytes.Buffer
+	for n := c.printed + 1; n <= c.printed+lines; n++ {
+		fmt.Fprintf(&b, "%s %s %d %s\n", c.role, c.instance, n, strings.Repeat("x", n%80))
+	}
+	if _, err := os.Stdout.Write(b.Bytes()); err != nil {
 		os.Exit(4) // its output is gone
 	}
-	c.printed++
+	c.printed += lines
 	return c.printed
+}
+
+// beats is the number of times per second that lines are printed.
+const beats = 10
+
+// tick prints lines all the time.
+func (c *counter) tick(perSecond int) {
+	for range time.Tick(time.Second / beats) {
+		for left := max(1, perSecond/beats); left > 0; left -= mostTogether {
+			c.print(min(left, mostTogether))
+		}
+	}
 }
 
 func main() {
@@ -47,15 +70,12 @@ func main() {
 	if c.role == "sidecar" {
 		address = os.Args[2]
 	}
-	go func() {
-		for range time.Tick(100 * time.Millisecond) {
-			c.print()
-		}
-	}()
+	lines, _ := strconv.Atoi(os.Getenv("LINES")) // 0 for the lowest rate
+	go c.tick(lines)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.print()) })
+	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.print(1)) })
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
-		answer := map[string]any{"instance": c.instance, "index": os.Getenv("CF_INSTANCE_INDEX"), "main": c.print(), "sidecar": json.RawMessage(beside())}
+		answer := map[string]any{"instance": c.instance, "index": os.Getenv("CF_INSTANCE_INDEX"), "main": c.print(1), "sidecar": json.RawMessage(beside())}
 		_ = json.NewEncoder(w).Encode(answer)
 	})
 	s := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: time.Minute}
