@@ -77,9 +77,10 @@ func (e podTemplate) pod(s runtime.Spec, kind, image string) *corev1.Pod {
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Resources:      e.resources(s),
-			ReadinessGates: readinessGates(s), Volumes: e.volumes(s), Tolerations: tolerations, TopologySpreadConstraints: spread(s, e.cfg.Name),
+			ReadinessGates: readinessGates(s), Volumes: e.volumes(s), Tolerations: tolerations,
 		},
 	}
+	spread(&p.Spec, s, e.cfg.Name)
 	if e.cfg.PullSecret != "" {
 		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: e.cfg.PullSecret}}
 	}
@@ -132,19 +133,23 @@ var tolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(30))},
 }
 
-// spread distributes the instances of a process over zones and nodes. If that is not
-// possible, they run anyway.
-func spread(s runtime.Spec, daemon string) (all []corev1.TopologySpreadConstraint) {
+// spread distributes the instances of a process over nodes and zones. If that is not
+// possible, they run anyway. Zones are an affinity, because the scheduler ignores all
+// constraints on nodes that do not have the labels of each of them, and the nodes of many
+// clusters have no zone.
+func spread(p *corev1.PodSpec, s runtime.Spec, daemon string) {
 	if s.Kind != runtime.KindInstance {
-		return nil
+		return
 	}
-	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
-		all = append(all, corev1.TopologySpreadConstraint{
-			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelDaemon: daemon, labelProcess: labelValue(s.Slot.Process)}},
-		})
-	}
-	return all
+	same := &metav1.LabelSelector{MatchLabels: map[string]string{labelDaemon: daemon, labelProcess: labelValue(s.Slot.Process)}}
+	p.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: same,
+	}}
+	p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelTopologyZone, LabelSelector: same},
+		}},
+	}}
 }
 
 // labelValue returns a value that Kubernetes accepts, or an empty one.

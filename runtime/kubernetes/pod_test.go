@@ -46,3 +46,20 @@ func TestResources(t *testing.T) {
 		}
 	}
 }
+
+// Instances are spread over nodes in clusters without zones: every node has the labels of
+// all constraints. Other Pods are not spread.
+func TestSpreadKeys(t *testing.T) {
+	var p, build corev1.PodSpec
+	spread(&p, runtime.Spec{Kind: runtime.KindInstance, Slot: runtime.SlotID{Process: "web"}}, "dew")
+	if c := p.TopologySpreadConstraints; len(c) != 1 || c[0].TopologyKey != corev1.LabelHostname {
+		t.Errorf("constraints = %v, want one with the name of the node", c)
+	}
+	if a := p.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution; len(a) != 1 || a[0].PodAffinityTerm.TopologyKey != corev1.LabelTopologyZone {
+		t.Errorf("preferred anti-affinity = %v, want one with the zone", a)
+	}
+	spread(&build, runtime.Spec{Kind: runtime.KindStaging}, "dew")
+	if build.TopologySpreadConstraints != nil || build.Affinity != nil {
+		t.Errorf("a build is spread: %+v", build)
+	}
+}

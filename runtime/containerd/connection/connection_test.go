@@ -17,7 +17,9 @@ import (
 )
 
 // versions is the part of containerd that Open uses.
-type versions struct{ version.UnimplementedVersionServer }
+type versions struct {
+	version.UnimplementedVersionServer
+}
 
 func (versions) Version(context.Context, *emptypb.Empty) (*version.VersionResponse, error) {
 	return &version.VersionResponse{Version: "1.2.3"}, nil
