@@ -23,11 +23,13 @@ import (
 const bound = 90 * time.Second
 
 // Each fault once. dewd has the race detector. `make fire` sets DEW_FIRE_FAULTS, and then
-// the test runs the schedules of DEW_FIRE_SEEDS seeds from DEW_FIRE_SEED on.
+// the test runs the schedules of DEW_FIRE_SEEDS seeds from DEW_FIRE_SEED on. Then dewd has
+// the race detector only with DEW_FIRE_RACE=1, because it needs ten times the processor
+// time for each line with it.
 func TestFire(t *testing.T) {
 	testkit.NeedRoot(t)
 	first, faults := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_FAULTS", 0)
-	bin := programs(t)
+	bin := programs(t, faults == 0 || os.Getenv("DEW_FIRE_RACE") == "1")
 	for seed := first; seed < first+uint64(number(t, "DEW_FIRE_SEEDS", 1)); seed++ {
 		if !isDone(t, seed, faults) {
 			fireOnce(t, bin, seed, faults)
@@ -120,7 +122,7 @@ func keepLog(t *testing.T, file string, seed uint64) {
 }
 
 // programs builds the programs of a run, or returns the folder DEW_TEST_BIN.
-func programs(t *testing.T) string {
+func programs(t *testing.T, race bool) string {
 	t.Helper()
 	if dir := os.Getenv("DEW_TEST_BIN"); dir != "" {
 		return dir
@@ -128,7 +130,7 @@ func programs(t *testing.T) string {
 	dir := t.TempDir()
 	others := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "./testdata/counter")
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
-	dewd := exec.Command("go", "build", "-race", "-trimpath", "-o", dir+"/", "../cmd/dewd")
+	dewd := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-trimpath", "-o", dir+"/", "../cmd/dewd")
 	for _, c := range []*exec.Cmd{others, dewd} {
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", c, err, out)

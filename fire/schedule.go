@@ -46,26 +46,27 @@ func Schedule(seed uint64, n int, all []faults.Fault) []Step {
 }
 
 // Once returns a schedule with each fault once, in an order that the seed determines.
-// Its faults are short, and those that dewd notices only in its regular checks happen
-// together.
+// Its faults are short. Those that dewd notices only in its regular checks happen together.
 func Once(seed uint64, all []faults.Fault) []Step {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var steps, joint []Step
 	for _, f := range all {
 		s := draw(r, f, longestHold/10)
 		s.Pause /= 10
+		s.Joint = !f.Alone
 		if f.Restored {
-			s.Joint = true
 			joint = append(joint, s)
 		} else {
 			steps = append(steps, s)
 		}
 	}
 	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
-	if len(joint) > 0 {
-		joint[len(joint)-1].Joint = false
+	steps = slices.Insert(steps, 0, joint...)
+	for i := len(joint) - 1; i < len(steps); i += together {
+		steps[max(i, 0)].Joint = false
 	}
-	return slices.Insert(steps, len(steps)/2, joint...)
+	steps[len(steps)-1].Joint = false
+	return steps
 }
 
 func draw(r *rand.Rand, f faults.Fault, longest time.Duration) Step {

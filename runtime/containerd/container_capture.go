@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
@@ -41,7 +42,9 @@ func (c *container) checkCapture(ctx context.Context) {
 		if process.Sleep(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !p.broken(p.pid) {
 			continue
 		}
-		p.captureFailed.Store(true)
+		if !p.captureFailed.CompareAndSwap(false, true) {
+			continue
+		}
 		if err := c.appLog.Gap(p.Capture.Source, string(runtime.CauseCaptureFailed), 0); err != nil {
 			c.e.log.Error("cannot record lost output in the log", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
@@ -49,4 +52,11 @@ func (c *container) checkCapture(ctx context.Context) {
 			c.e.log.Error("cannot kill a process whose output is not captured", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
 	}
+}
+
+// losesOutput reports whether a process still runs that checkCapture has killed.
+func losesOutput(all []*proc) bool {
+	return slices.ContainsFunc(all, func(p *proc) bool {
+		return p.captureFailed.Load() && !p.ended.Load() && process.Alive(p.pid)
+	})
 }

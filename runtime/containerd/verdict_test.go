@@ -146,7 +146,8 @@ func verdictRounds(t *testing.T) int {
 }
 
 // If the disk of the captured output is full, dew stops the process and the record says
-// so.
+// so. It notices that in a regular check, and after a failed health check: a process that
+// cannot print does not answer.
 func TestOutputFailed(t *testing.T) {
 	rounds := verdictRounds(t)
 	w := newWorld(t)
@@ -155,7 +156,17 @@ func TestOutputFailed(t *testing.T) {
 		command: `trap 'while :; do echo a line of output; done' USR1; echo ready; while :; do sleep 0.1; done`,
 		class:   verdict.OutputFailed, sentence: "dewd could not store the output of web any more, and stopped the instance so that no line is lost",
 	}
-	for round := range rounds {
+	notice := []func(){
+		func() { w.engine.checkCaptures(t.Context()) },
+		func() {
+			for _, c := range w.engine.known.all() {
+				if err := c.Settle(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	}
+	for round := range rounds * len(notice) {
 		var captures string
 		p := w.put(testApp{name: fmt.Sprintf("output%d", round), memory: 64, command: c.command, spoil: func() {
 			captures = smallDisk(t, filepath.Join(w.logDir, guidOf(fmt.Sprintf("output%d", round)), "capture"))
@@ -167,7 +178,7 @@ func TestOutputFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.eventually("the loss of the output is noticed", func() error {
-			w.engine.checkCaptures(t.Context())
+			notice[round%len(notice)]()
 			rs, err := w.sup.Exits().Process(p.GUID)
 			if err == nil && len(rs) == 0 {
 				err = errors.New("no exit record")
