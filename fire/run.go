@@ -194,6 +194,7 @@ func (r *run) step(ctx context.Context, s Step) error {
 	r.report.Add(s.Fault, took)
 	fmt.Fprintf(r.Out, "seed %d fault %3d: %-48s settled after %s; dewd started %d times\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond), r.world.Starts())
 	if err != nil {
+		fmt.Fprintf(r.Out, "seed %d: %v\n", r.Seed, err) // the end of the run takes a while
 		return fmt.Errorf("fault %q: %w", s.Fault, err)
 	}
 	r.env.Settled()

@@ -99,7 +99,7 @@ func open(dir, bin string, flags ...string) (*World, error) {
 	w.flags = append([]string{
 		"--listen", w.API, "--router", w.Router, "--ssh", w.SSH, "--tcp-ports=", "--router-tls=", "--listen-tls=",
 		"--log-reserve", "1MiB", "--log-level", "debug", "--kill-delay", "2s", "--immediate-restarts", "1000000", "--give-up-after", "1000000",
-		"--crash-records", "10000", "--crash-files", "0", "--log-retention", "16MiB",
+		"--crash-records", "10000", "--crash-files", "0", "--log-retention", "48MiB",
 	}, flags...)
 	return w, nil
 }
