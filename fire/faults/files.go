@@ -34,11 +34,21 @@ func failing(errno syscall.Errno, fails func(string) bool) Inject {
 // losing marks the instances that a fault can end, because the shim stops to copy their
 // output after an error.
 func losing(inject Inject) Inject {
-	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
-		for _, in := range e.World.Running() {
+	mark := func(e *Env) {
+		for id, in := range e.World.Instances() {
 			e.Ledger.See(in)
-			e.Ledger.End(in.ID, load.Ending{Fault: "an error of the disk", Cause: causes(runtime.CauseCaptureFailed), AnyProcess: true, LosesOutput: true, Maybe: true})
+			e.Ledger.End(id, load.Ending{Fault: "an error of the disk", Cause: causes(runtime.CauseCaptureFailed), AnyProcess: true, LosesOutput: true, Maybe: true})
 		}
-		return inject(ctx, e, d)
+	}
+	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
+		mark(e)
+		heal, err := inject(ctx, e, d)
+		if err != nil {
+			return nil, err
+		}
+		return func() error {
+			mark(e) // some can have started since
+			return heal()
+		}, nil
 	}
 }
