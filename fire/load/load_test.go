@@ -16,6 +16,12 @@ import (
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	line := func(seq uint64, text string) v3.Line { return v3.Line{Seq: seq, Instance: "i", Text: []byte(text)} }
+	nine := func(instance string) (all []v3.Line) {
+		for n := range uint64(9) {
+			all = append(all, line(n+1, fmt.Sprintf("main %s %d", instance, n+1)))
+		}
+		return all
+	}
 	for name, tt := range map[string]struct {
 		lines []v3.Line
 		want  string
@@ -25,12 +31,15 @@ func TestFollower(t *testing.T) {
 		"double":      {[]v3.Line{line(1, "main i 1"), line(2, "main i 1")}, "printed line 1 after line 1"},
 		"lost number": {[]v3.Line{line(1, "main i 1"), line(3, "main i 2")}, "line 3 follows line 1"},
 		"gap":         {[]v3.Line{{Seq: 1, Instance: "i", Lost: &v3.Loss{Lines: 4, Cause: "retention"}}}, "4 lines of instance i are lost"},
+		"cut":         {append(nine("lost"), line(10, "main lost 1")), ""},
+		"not cut":     {append(nine("i"), line(10, "main i 1")), "printed line 1 after line 9"},
 		"incomplete":  {[]v3.Line{line(1, "main i 1")}, "printed 2 lines, and the log has 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := NewLedger()
 			l.See(world.Instance{ID: "i", Slot: world.Slot{App: "a"}})
+			l.End("lost", Ending{LosesOutput: true})
 			f := NewFollower(App{Name: "a"}, l)
 			for i := range tt.lines {
 				if err := f.line(&tt.lines[i]); err != nil {
