@@ -69,7 +69,7 @@ func (l *Log) RemoveCapture(instance string) error {
 		}
 	}
 	var err error
-	if unread := l.unread(instance); unread > 0 {
+	if unread := l.Unread(instance); unread > 0 {
 		text := fmt.Sprintf("%d bytes of output of instance %s were deleted before dewd read them", unread, instance)
 		err = l.Append(gapLine(Source{Type: sourceCell}, Loss{Bytes: unread, Cause: LostUnread}, text))
 	}
@@ -86,8 +86,8 @@ func (l *Log) RemoveCapture(instance string) error {
 	return err
 }
 
-// unread counts the bytes of an instance's capture files that are not in the log.
-func (l *Log) unread(instance string) int64 {
+// Unread counts the bytes of an instance's capture files that are not in the log.
+func (l *Log) Unread(instance string) int64 {
 	entries, err := os.ReadDir(l.CaptureDir(instance))
 	if err != nil {
 		return 0 // no folder, so nothing is unread

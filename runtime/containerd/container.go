@@ -310,6 +310,12 @@ func (c *container) delete(ctx context.Context) error {
 		}
 	}
 	c.detach()
+	// Without this, lines are lost if the log could not be written when the process exited.
+	if c.appLog.Unread(string(id)) > 0 {
+		if err := c.drain(ctx); err != nil {
+			return fmt.Errorf("cannot store the rest of the output: %w", err)
+		}
+	}
 	c.e.crashed.keepFiles(ctx, c)
 	if c.spec.Kind == runtime.KindService {
 		// The next instance has the same address: the kernel must not answer for this

@@ -134,7 +134,11 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	if started == nil || !sameBoot || build {
 		e.log.Info("swept container", "container", record.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
 		// Kill the processes first: they must not print more output during the removal.
-		if err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
+		err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded))
+		if err == nil {
+			err = e.removeAll(bounded, s.Instance, s.App)
+		}
+		if err != nil {
 			// Leftovers do no harm: the sweep tries again, and so does the next daemon.
 			e.log.Error("cannot remove a container of an earlier dewd", "container", record.ID, "err", err)
 		}
