@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+
+	"github.com/dewrun/dew/runtime/containerd/names"
 )
 
 // around is the number of bytes of dewd's output that an error of Faulty shows.
@@ -25,8 +28,26 @@ func (w *World) Faulty() error {
 		}
 	}
 	// The last line can be incomplete. The words above begin with the end of a line.
-	w.checked += int64(max(0, bytes.LastIndexByte(b, '\n')))
+	end := max(0, bytes.LastIndexByte(b, '\n'))
+	w.checked += int64(end)
+	for line := range bytes.Lines(b[:end]) {
+		if m := unfinished.FindSubmatch(line); m != nil {
+			w.unfinished[string(m[1])] = true
+		}
+	}
 	return nil
+}
+
+// unfinished matches the line of dewd about an instance that an earlier dewd was starting
+// when it was killed.
+var unfinished = regexp.MustCompile(`msg="swept container" container=` + names.Prefix + `(\S+) started=false`)
+
+// Unfinished reports whether dewd removed an instance because an earlier dewd was killed
+// while it started it. Such an instance has no exit record.
+func (w *World) Unfinished(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unfinished[id]
 }
 
 // outputFrom reads a file from an offset.

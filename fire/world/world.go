@@ -50,9 +50,10 @@ type World struct {
 	starts     int
 	unexpected []string // exits of dewd that nothing explains
 	closed     bool
-	once       bool  // dewd is not started again
-	down       bool  // TearDown was called
-	checked    int64 // bytes of dewd's output that Faulty has read
+	once       bool            // dewd is not started again
+	down       bool            // TearDown was called
+	checked    int64           // bytes of dewd's output that Faulty has read
+	unfinished map[string]bool // see Unfinished
 }
 
 // New creates the folders of a world in dir. Start starts its dewd.
@@ -81,7 +82,7 @@ func Plain(dir, bin string, flags ...string) (*World, error) {
 
 // open returns a world in a folder, and creates nothing but the file for the output.
 func open(dir, bin string, flags ...string) (*World, error) {
-	w := &World{Dir: dir, Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Bin: bin}
+	w := &World{Dir: dir, Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Bin: bin, unfinished: map[string]bool{}}
 	w.volume = w.Root
 	w.Names = names.For(w.Root)
 	var err error
