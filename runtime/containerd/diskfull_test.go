@@ -4,12 +4,14 @@ package containerd
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/testkit"
@@ -82,4 +84,36 @@ func fillUp(t *testing.T, dir string, space int64) string {
 		t.Fatal(err)
 	}
 	return f.Name()
+}
+
+// dewd could not read the last output of a process when it exited, for example because
+// the log could not be written. The lines are in the log before the instance is deleted.
+func TestDeleteStoresTheRest(t *testing.T) {
+	w := newWorld(t)
+	w.policy = crashLoop
+	w.boot()
+	const count = 500
+	p := w.put(testApp{
+		name: "rest", memory: 64,
+		command: fmt.Sprintf(`trap 'for i in $(seq %d); do echo "line $i."; done; exit 3' USR1; echo ready; while :; do sleep 0.1; done`, count),
+	})
+	st := w.running(p)
+	w.line(p.App, "PROC/WEB", "ready")
+	w.engine.known.get(st.Instance).procs[0].Close()
+	if err := w.sup.Signal(t.Context(), p.GUID, 0, "", runtime.SentSignal{Number: int(syscall.SIGUSR1), User: "admin"}); err != nil {
+		t.Fatal(err)
+	}
+	w.running(p, st.Instance)
+	next := 1
+	for _, e := range w.lines(p.App) {
+		if e.Flags == logstream.Gap {
+			t.Errorf("gap in the log: %s", e.Text)
+		}
+		if e.Source.InstanceID == string(st.Instance) && string(e.Text) == fmt.Sprintf("line %d.", next) {
+			next++
+		}
+	}
+	if next != count+1 {
+		t.Errorf("the log has %d of %d lines in order:\n%s", next-1, count, printed(w.lines(p.App)))
+	}
 }
