@@ -20,6 +20,7 @@ FAULTS  ?= 100
 APPS    ?= 20
 LINES   ?= 100
 RACE    ?= 0
+MINUTES ?= 0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -128,8 +129,8 @@ proof: root setup-test build fuzz ## the long versions of the tests, and every f
 	@export DEW_PROOF=1; $(call eachmodule,-race -count 1 -timeout 1h)
 	@export DEW_PROOF=1; $(call integration,4h)
 
-fire: root setup-test build ## inject faults under load and check that nothing is lost (SEED=1 SEEDS=1 FAULTS=100 APPS=20 LINES=100 RACE=0)
-	@DEW_FIRE_SEED=$(SEED) DEW_FIRE_SEEDS=$(SEEDS) DEW_FIRE_FAULTS=$(FAULTS) DEW_FIRE_APPS=$(APPS) DEW_FIRE_LINES=$(LINES) DEW_FIRE_RACE=$(RACE) DEW_FIRE_COMMIT=$(VERSION) \
+fire: root setup-test build ## inject faults under load and check that nothing is lost (SEED=1 SEEDS=1 FAULTS=100 APPS=20 LINES=100 RACE=0 MINUTES=0)
+	@DEW_FIRE_SEED=$(SEED) DEW_FIRE_SEEDS=$(SEEDS) DEW_FIRE_FAULTS=$(FAULTS) DEW_FIRE_APPS=$(APPS) DEW_FIRE_LINES=$(LINES) DEW_FIRE_RACE=$(RACE) DEW_FIRE_MINUTES=$(MINUTES) DEW_FIRE_COMMIT=$(VERSION) \
 		$(GO) test -tags integration -count 1 -timeout 0 -v -run '^TestFire$$' ./fire
 
 probes: root setup-test build ## attack dewd and its containers, and write the table of docs/security.md

@@ -4,12 +4,15 @@ package fire_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,16 +32,23 @@ const bound = 90 * time.Second
 func TestFire(t *testing.T) {
 	testkit.NeedRoot(t)
 	first, faults := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_FAULTS", 0)
+	enough, cancel := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if minutes := number(t, "DEW_FIRE_MINUTES", 0); minutes > 0 {
+		enough, cancel = context.WithTimeout(enough, time.Duration(minutes)*time.Minute)
+		defer cancel()
+	}
 	bin := programs(t, faults == 0 || os.Getenv("DEW_FIRE_RACE") == "1")
 	for seed := first; seed < first+uint64(number(t, "DEW_FIRE_SEEDS", 1)); seed++ {
-		if !isDone(t, seed, faults) {
-			fireOnce(t, bin, seed, faults)
+		if enough.Err() == nil && !isDone(t, seed, faults) {
+			fireOnce(t, enough.Done(), bin, seed, faults)
 		}
 	}
 }
 
-// fireOnce runs one seed in a world of its own.
-func fireOnce(t *testing.T, bin string, seed uint64, n int) {
+// fireOnce runs one seed in a world of its own. When enough is closed, it injects no other
+// fault, and ends with the checks.
+func fireOnce(t *testing.T, enough <-chan struct{}, bin string, seed uint64, n int) {
 	t.Helper()
 	rows := selected(t, os.Getenv("DEW_FIRE_ONLY"))
 	steps, apps := fire.Once(seed, rows), number(t, "DEW_FIRE_APPS", 6)
@@ -47,7 +57,7 @@ func fireOnce(t *testing.T, bin string, seed uint64, n int) {
 		steps = fire.Schedule(seed, n, rows)
 	}
 	dir := testkit.ShortDir(t)
-	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Lines: lines, Dir: dir, Bin: bin, Bound: bound, Out: output{t}})
+	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Lines: lines, Dir: dir, Bin: bin, Bound: bound, Out: output{t}, Enough: enough})
 	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
 	if err != nil {
 		keepLog(t, filepath.Join(dir, "dewd.log"), seed)

@@ -25,6 +25,8 @@ type Options struct {
 	Bin   string        // folder of dewd, dew, dew-init and counter
 	Bound time.Duration // for the time from the end of a fault until all invariants hold
 	Out   io.Writer     // gets one line per fault
+
+	Enough <-chan struct{} // when it is closed, no other fault follows; nil for never
 }
 
 // Run runs one schedule. The report is valid even if an invariant does not hold.
@@ -95,9 +97,19 @@ func (r *run) all(ctx context.Context) (err error) {
 	if err := r.begin(ctx, loads); err != nil {
 		return err
 	}
-	for _, s := range r.Steps {
+	for i, s := range r.Steps {
+		last := i == len(r.Steps)-1
+		select {
+		case <-r.Enough:
+			last = true
+		default:
+		}
+		s.Joint = s.Joint && !last
 		if err := r.step(ctx, s); err != nil {
 			return err
+		}
+		if last {
+			break
 		}
 	}
 	return r.end(ctx, endLoad)
