@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -52,8 +53,7 @@ func (g *Gate) Set(mode int) {
 		return
 	}
 	for c := range g.conns {
-		_ = c.SetLinger(0) // so that Close resets the connection
-		_ = c.Close()
+		_ = c.SetReadDeadline(time.Now()) // ends the wait for bytes
 	}
 }
 
@@ -89,20 +89,30 @@ func (g *Gate) forward(ctx context.Context, client *net.TCPConn) {
 		return
 	}
 	defer peer.Close()
-	done := make(chan struct{}, 2)
-	for _, pair := range [][2]net.Conn{{client, peer}, {peer, client}} {
-		go func() {
-			g.copy(ctx, pair[1], pair[0])
-			_ = pair[1].(*net.TCPConn).CloseWrite()
-			done <- struct{}{}
-		}()
-	}
-	<-done
-	<-done
+	answers := make(chan struct{})
+	go func() {
+		defer close(answers)
+		g.copy(ctx, client, peer, func() {})
+		_ = client.CloseWrite()
+	}()
+	g.copy(ctx, peer, client, func() { reset(peer, client) })
+	_ = peer.(*net.TCPConn).CloseWrite()
+	<-answers
 }
 
-// copy forwards bytes in one direction, as the gate is set at that time.
-func (g *Gate) copy(ctx context.Context, to io.Writer, from io.Reader) {
+// reset resets the connection of a client. The peer gets the bytes that have arrived,
+// because a client cannot know that they are lost.
+func reset(peer io.Writer, client *net.TCPConn) {
+	const rest = 50 * time.Millisecond
+	_ = client.SetReadDeadline(time.Now().Add(rest))
+	_, _ = io.Copy(peer, client)
+	_ = client.SetLinger(0) // so that Close resets the connection
+	_ = client.Close()
+}
+
+// copy forwards bytes in one direction, as the gate is set at that time. It calls reset
+// once if the connection has to be reset.
+func (g *Gate) copy(ctx context.Context, to io.Writer, from io.Reader, reset func()) {
 	const slice, beat = 16, 20 * time.Millisecond
 	buf := make([]byte, 32<<10)
 	for ctx.Err() == nil {
@@ -115,11 +125,7 @@ func (g *Gate) copy(ctx context.Context, to io.Writer, from io.Reader) {
 			<-time.After(beat)
 			continue
 		case Reset:
-			if c, ok := from.(*net.TCPConn); ok {
-				_ = c.SetLinger(0)
-				_ = c.Close()
-			}
-			return
+			reset()
 		}
 		n, err := from.Read(buf[:size])
 		if n > 0 {
@@ -127,7 +133,7 @@ func (g *Gate) copy(ctx context.Context, to io.Writer, from io.Reader) {
 				return
 			}
 		}
-		if errors.Is(err, io.EOF) || err != nil {
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
 	}
