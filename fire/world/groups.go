@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Limit moves processes into a cgroup of their own with a limit, until the returned
+// Limit moves a process into a cgroup of its own with a limit, until the returned
 // function is called. The controller is cpu, memory or pids. The limit is in the unit of
 // the v2 file: "10000 100000" for cpu.max.
-func (w *World) Limit(controller, limit string, pids ...int) (release func() error, err error) {
+func (w *World) Limit(controller, limit string, pid int) (release func() error, err error) {
 	base, settings, err := limitFiles(controller, limit)
 	if err != nil {
 		return nil, err
@@ -23,24 +23,13 @@ func (w *World) Limit(controller, limit string, pids ...int) (release func() err
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("cannot create a cgroup: %w", err)
 	}
-	home := map[int]string{}
-	release = func() error {
-		var errs []error
-		for pid, dir := range home {
-			// A process that has exited cannot be moved.
-			if err := control(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil && alive(pid) {
-				errs = append(errs, err)
-			}
-		}
-		return errors.Join(append(errs, removeGroup(dir))...)
+	home, err := groupOf(base, controller, pid)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
 	}
-	for _, pid := range pids {
-		if home[pid], err = groupOf(base, controller, pid); err != nil {
-			return nil, errors.Join(err, release())
-		}
-		if err := control(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return nil, errors.Join(err, release())
-		}
+	release = func() error { return dissolve(dir, home) }
+	if err := control(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+		return nil, errors.Join(err, release())
 	}
 	for _, s := range settings {
 		if err := control(filepath.Join(dir, s[0]), s[1]); err != nil {
@@ -84,20 +73,20 @@ func groupOf(base, controller string, pid int) (string, error) {
 	return "", fmt.Errorf("process %d is in no cgroup of %s", pid, controller)
 }
 
-// removeGroup removes a cgroup. A group that was just emptied can stay busy for a moment.
-func removeGroup(dir string) (err error) {
-	const attempts = 100
+// dissolve moves all processes of a cgroup to another one, and removes it. They can start
+// others at the same time.
+func dissolve(dir, home string) (err error) {
+	const attempts = 500
 	for range attempts {
+		for _, pid := range pidsIn(filepath.Join(dir, "cgroup.procs")) {
+			_ = control(filepath.Join(home, "cgroup.procs"), strconv.Itoa(pid)) // it can have exited
+		}
 		if err = os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		<-time.After(pause)
 	}
 	return err
-}
-
-func alive(pid int) bool {
-	return exists("/proc/" + strconv.Itoa(pid))
 }
 
 // control writes a control file of the kernel.
@@ -123,10 +112,7 @@ func (w *World) LoseGroup(id, leaf string) error {
 	var errs []error
 	for _, dir := range dirs {
 		base, _, _ := strings.Cut(dir, "/"+w.Names.Cgroup+"/")
-		for _, pid := range pidsIn(filepath.Join(dir, "cgroup.procs")) {
-			errs = append(errs, control(filepath.Join(base, "cgroup.procs"), strconv.Itoa(pid)))
-		}
-		errs = append(errs, removeGroup(dir))
+		errs = append(errs, dissolve(dir, base))
 	}
 	if len(dirs) == 0 {
 		return fmt.Errorf("instance %s has no cgroup %s", id, leaf)
