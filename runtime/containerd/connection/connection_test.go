@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/containerd/containerd/api/services/version/v1"
@@ -29,18 +30,18 @@ func (versions) Version(context.Context, *emptypb.Empty) (*version.VersionRespon
 // the first connections until their clients give up.
 type stopped struct {
 	net.Listener
-	ignored int
+	ignored atomic.Int32
 }
 
 func (s *stopped) Accept() (net.Conn, error) {
 	for {
 		c, err := s.Listener.Accept()
-		if err != nil || s.ignored == 0 {
+		if err != nil || s.ignored.Load() == 0 {
 			return c, err
 		}
-		s.ignored--
 		_, _ = io.Copy(io.Discard, c)
 		_ = c.Close()
+		s.ignored.Add(-1)
 	}
 }
 
@@ -53,7 +54,8 @@ func TestOpenWaits(t *testing.T) {
 		t.Errorf("without a socket = %v", err)
 	}
 	// The first connection is the check for a listener, and the next one is given up.
-	l := &stopped{Listener: testkit.Open(net.Listen("unix", address))(t), ignored: 2}
+	l := &stopped{Listener: testkit.Open(net.Listen("unix", address))(t)}
+	l.ignored.Store(2)
 	server := grpc.NewServer()
 	version.RegisterVersionServer(server, versions{})
 	go func() { _ = server.Serve(l) }()
@@ -65,7 +67,7 @@ func TestOpenWaits(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if l.ignored != 0 {
-		t.Errorf("%d connections were not given up", l.ignored)
+	if n := l.ignored.Load(); n != 0 {
+		t.Errorf("%d connections were not given up", n)
 	}
 }
