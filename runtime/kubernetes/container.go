@@ -438,22 +438,6 @@ func (c *container) Delete(ctx context.Context) error {
 	return c.e.removeFiles(c.spec.Instance, c.spec.App)
 }
 
-// drain copies output into the log that was not stored when a process exited, because
-// the log could not be written.
-func (c *container) drain(ctx context.Context) error {
-	if c.appLog.Unread(string(c.spec.Instance)) == 0 {
-		return nil
-	}
-	for _, p := range c.procs {
-		err := p.Drain(ctx)
-		p.Output.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // quit kills all processes. The wrappers stay, because the files of the app are read
 // through them.
 func (c *container) quit(ctx context.Context) error {

@@ -274,3 +274,19 @@ func (c *container) report(p *proc, x runtime.Exit) {
 	}
 	c.broadcast()
 }
+
+// drain copies output into the log that was not stored when a process exited, because
+// the log could not be written.
+func (c *container) drain(ctx context.Context) error {
+	if c.appLog.Unread(string(c.spec.Instance)) == 0 {
+		return nil
+	}
+	for _, p := range c.procs {
+		err := p.Drain(ctx)
+		p.Output.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
