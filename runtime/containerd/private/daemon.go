@@ -169,7 +169,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		_ = cmd.Wait() // its own log has the reason for the exit
 		close(ended)
 	}(d.ended)
-	if err := runfile.Write(d.pidFile(), strconv.Itoa(d.pid), 0o600); err != nil {
+	if err := d.storePID(d.pid); err != nil {
 		return err
 	}
 	if err := d.awaitSocket(ctx, d.logFile()); err != nil {
@@ -216,6 +216,12 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 	if !d.isOurs(pid) || !process.Alive(pid) {
 		return false
 	}
+	if pid != d.StoredPID() {
+		// An earlier dewd was killed before it wrote the file.
+		if err := d.storePID(pid); err != nil {
+			d.cfg.Logger.Warn("cannot write the pid of containerd", "err", err)
+		}
+	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false
@@ -233,6 +239,10 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 		}
 	}(d.ended)
 	return true
+}
+
+func (d *Daemon) storePID(pid int) error {
+	return runfile.Write(d.pidFile(), strconv.Itoa(pid), 0o600)
 }
 
 // StoredPID returns the pid in the pid file, or 0 if there is none.
