@@ -4,10 +4,8 @@ package fire_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -34,11 +32,7 @@ func TestFire(t *testing.T) {
 	first, faults := uint64(number(t, "DEW_FIRE_SEED", 1)), number(t, "DEW_FIRE_FAULTS", 0)
 	enough, cancel := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	if minutes := number(t, "DEW_FIRE_MINUTES", 0); minutes > 0 {
-		enough, cancel = context.WithTimeout(enough, time.Duration(minutes)*time.Minute)
-		defer cancel()
-	}
-	bin := programs(t, faults == 0 || os.Getenv("DEW_FIRE_RACE") == "1")
+	bin := testkit.Programs(t, faults == 0 || os.Getenv("DEW_FIRE_RACE") == "1", "./testdata/counter")
 	for seed := first; seed < first+uint64(number(t, "DEW_FIRE_SEEDS", 1)); seed++ {
 		if enough.Err() == nil && !isDone(t, seed, faults) {
 			fireOnce(t, enough.Done(), bin, seed, faults)
@@ -57,7 +51,7 @@ func fireOnce(t *testing.T, enough <-chan struct{}, bin string, seed uint64, n i
 		steps = fire.Schedule(seed, n, rows)
 	}
 	dir := testkit.ShortDir(t)
-	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Lines: lines, Dir: dir, Bin: bin, Bound: bound, Out: output{t}, Enough: enough})
+	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Lines: lines, Limit: time.Duration(number(t, "DEW_FIRE_MINUTES", 0)) * time.Minute, Dir: dir, Bin: bin, Bound: bound, Out: output{t}, Enough: enough})
 	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
 	if err != nil {
 		keepLog(t, filepath.Join(dir, "dewd.log"), seed)
@@ -129,22 +123,4 @@ func keepLog(t *testing.T, file string, seed uint64) {
 	if err != nil {
 		t.Log(err)
 	}
-}
-
-// programs builds the programs of a run, or returns the folder DEW_TEST_BIN.
-func programs(t *testing.T, race bool) string {
-	t.Helper()
-	if dir := os.Getenv("DEW_TEST_BIN"); dir != "" {
-		return dir
-	}
-	dir := t.TempDir()
-	others := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "./testdata/counter")
-	others.Env = append(os.Environ(), "CGO_ENABLED=0")
-	dewd := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-trimpath", "-o", dir+"/", "../cmd/dewd")
-	for _, c := range []*exec.Cmd{others, dewd} {
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", c, err, out)
-		}
-	}
-	return dir
 }

@@ -21,6 +21,7 @@ type Options struct {
 	Steps []Step
 	Apps  int
 	Lines int           // that each process of an app prints per second
+	Limit time.Duration // for the faults, from the start of the load on; 0 for none
 	Dir   string        // an empty folder with a short path
 	Bin   string        // folder of dewd, dew, dew-init and counter
 	Bound time.Duration // for the time from the end of a fault until all invariants hold
@@ -63,7 +64,8 @@ func (r *run) count() {
 type run struct {
 	Options
 	report  page.Report
-	done    int // faults
+	done    int       // faults
+	loaded  time.Time // when the load was complete
 	world   *world.World
 	ledger  *load.Ledger
 	peers   *load.Peers
@@ -97,8 +99,9 @@ func (r *run) all(ctx context.Context) (err error) {
 	if err := r.begin(ctx, loads); err != nil {
 		return err
 	}
+	r.loaded = time.Now()
 	for i, s := range r.Steps {
-		last := i == len(r.Steps)-1
+		last := i == len(r.Steps)-1 || r.Limit > 0 && time.Since(r.loaded) > r.Limit
 		select {
 		case <-r.Enough:
 			last = true
@@ -117,6 +120,10 @@ func (r *run) all(ctx context.Context) (err error) {
 
 // begin pushes the apps and starts the load, which runs until loads is done.
 func (r *run) begin(ctx, loads context.Context) error {
+	before, err := r.world.Stored(ctx)
+	if err != nil {
+		return err
+	}
 	r.ledger, r.apps = load.NewLedger(), load.Plan(r.Apps, r.Lines)
 	if err := load.Push(ctx, r.world, r.apps); err != nil {
 		return err
@@ -130,7 +137,7 @@ func (r *run) begin(ctx, loads context.Context) error {
 		f := load.NewFollower(a, r.ledger)
 		fs = append(fs, f)
 		r.workers.Go(func() { f.Follow(loads, r.world) })
-		r.workers.Go(func() { load.Requests(loads, r.world, r.ledger, a.Name) })
+		r.workers.Go(func() { load.Requests(loads, r.world, r.ledger, f) })
 	}
 	for _, a := range r.apps[:min(writers, len(r.apps))] {
 		r.workers.Go(func() { load.Writes(loads, r.world, r.ledger, a) })
@@ -138,7 +145,7 @@ func (r *run) begin(ctx, loads context.Context) error {
 	r.workers.Go(func() { load.Mails(loads, r.world, r.ledger) })
 	r.workers.Go(func() { check.Watch(loads, r.world, r.ledger, r.churn.App.Name) })
 	r.subject = check.NewSubject(r.world, r.ledger, r.apps, fs)
-	r.subject.Peers = r.peers
+	r.subject.Peers, r.subject.Before = r.peers, before
 	r.env = &faults.Env{World: r.world, Ledger: r.ledger, Slots: load.Slots(r.apps[:len(r.apps)-1]), Peers: r.peers, Pause: r.churn.Pause, Note: r.note}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	fmt.Fprintf(r.Out, "seed %d: %d apps with %d instances, settled after %s\n", r.Seed, len(r.apps), len(load.Slots(r.apps)), took.Round(time.Millisecond))
@@ -199,12 +206,12 @@ func (r *run) step(ctx context.Context, s Step) error {
 	r.done++
 	if s.Joint {
 		r.report.Add(s.Fault, 0)
-		fmt.Fprintf(r.Out, "seed %d fault %3d: %-48s\n", r.Seed, r.done, s.Fault)
+		fmt.Fprintf(r.Out, "seed %d fault %3d after %4.0f s: %-48s\n", r.Seed, r.done, time.Since(r.loaded).Seconds(), s.Fault)
 		return nil
 	}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	r.report.Add(s.Fault, took)
-	fmt.Fprintf(r.Out, "seed %d fault %3d: %-48s settled after %s; dewd started %d times\n", r.Seed, r.done, s.Fault, took.Round(time.Millisecond), r.world.Starts())
+	fmt.Fprintf(r.Out, "seed %d fault %3d after %4.0f s: %-48s settled after %s; dewd started %d times\n", r.Seed, r.done, time.Since(r.loaded).Seconds(), s.Fault, took.Round(time.Millisecond), r.world.Starts())
 	if err != nil {
 		fmt.Fprintf(r.Out, "seed %d: %v\n", r.Seed, err) // the end of the run takes a while
 		return fmt.Errorf("fault %q: %w", s.Fault, err)

@@ -17,13 +17,14 @@ type Step struct {
 }
 
 const (
-	longestPause = 500 * time.Millisecond
+	longestPause = 250 * time.Millisecond
 	shortestHold = 50 * time.Millisecond
-	longestHold  = 3 * time.Second
+	longestHold  = 2 * time.Second
 )
 
-// together is the mean number of faults between two checks of the invariants.
-const together = 3
+// The number of faults between two checks of the invariants: the mean of a long schedule,
+// and that of Once.
+const together, onceTogether = 10, 3
 
 // Schedule returns the first n steps of a seed. A longer schedule of the same seed
 // begins with the same faults.
@@ -62,7 +63,7 @@ func Once(seed uint64, all []faults.Fault) []Step {
 	}
 	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	steps = slices.Insert(steps, 0, joint...)
-	for i := len(joint) - 1; i < len(steps); i += together {
+	for i := len(joint) - 1; i < len(steps); i += onceTogether {
 		steps[max(i, 0)].Joint = false
 	}
 	steps[len(steps)-1].Joint = false

@@ -4,7 +4,6 @@ package probe
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/dewrun/dew/testkit"
@@ -14,7 +13,7 @@ import (
 // test writes the table into docs/security.md.
 func TestProbes(t *testing.T) {
 	testkit.NeedRoot(t)
-	w := newTarget(t, programs(t))
+	w := newTarget(t, testkit.Programs(t, true, "./testdata/attacker"))
 	var probes []Probe
 	for _, a := range attacks() {
 		t.Run(a.Group+"/"+a.Name, func(t *testing.T) {
@@ -36,22 +35,4 @@ func TestProbes(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-}
-
-// programs builds the programs of the test, or returns the folder DEW_TEST_BIN.
-func programs(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("DEW_TEST_BIN"); dir != "" {
-		return dir
-	}
-	dir := t.TempDir()
-	others := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "./testdata/attacker")
-	others.Env = append(os.Environ(), "CGO_ENABLED=0")
-	dewd := exec.Command("go", "build", "-race", "-trimpath", "-o", dir+"/", "../cmd/dewd")
-	for _, c := range []*exec.Cmd{others, dewd} {
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", c, err, out)
-		}
-	}
-	return dir
 }

@@ -180,6 +180,26 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
+// Programs builds dewd, dew, dew-init and dew-sftp for the tests of a folder directly below the
+// top one, with other packages of the folder, and returns the folder of the programs.
+// DEW_TEST_BIN has that folder if they are built already.
+func Programs(t testing.TB, race bool, others ...string) string {
+	t.Helper()
+	if dir := os.Getenv("DEW_TEST_BIN"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	static := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp"}, others...)...)
+	static.Env = append(os.Environ(), "CGO_ENABLED=0")
+	dewd := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-trimpath", "-o", dir+"/", "../cmd/dewd")
+	for _, c := range []*exec.Cmd{static, dewd} {
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c, err, out)
+		}
+	}
+	return dir
+}
+
 // ShortDir makes a temporary folder whose sockets fit the 107 characters of a socket's
 // name: that of t.TempDir has the name of the test in it.
 func ShortDir(t testing.TB) string {

@@ -16,7 +16,7 @@ import (
 )
 
 // watchEvery is the time between two looks at the running instances.
-const watchEvery = 150 * time.Millisecond
+const watchEvery = 250 * time.Millisecond
 
 // Watch looks at the running instances until ctx is done, and notes if two of them run
 // in one slot. During a deployment, two instances of the app except have the same index.
@@ -125,7 +125,17 @@ func Deleted(ctx context.Context, s *Subject, bound time.Duration) error {
 				left = append(left, fmt.Sprintf("%s = %d", name, n))
 			}
 		}
+		stored, err := s.World.Stored(ctx)
+		if err != nil {
+			return err
+		}
+		for name, n := range stored {
+			if n > s.Before[name] {
+				left = append(left, fmt.Sprintf("stored %s = %d, before the first push %d", name, n, s.Before[name]))
+			}
+		}
 		if len(left) > 0 {
+			slices.Sort(left)
 			return errors.New(strings.Join(left, "; "))
 		}
 		return nil

@@ -34,6 +34,9 @@ func exitsRecorded(ctx context.Context, s *Subject) error {
 	}
 	var errs []error
 	for id, e := range s.Ledger.Endings() {
+		if len(all[id]) == 0 && s.World.Unfinished(id) {
+			continue // dewd was killed while it started the instance
+		}
 		errs = append(errs, recordOf(id, e, all[id]))
 	}
 	lines := map[string]int{}

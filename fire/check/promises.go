@@ -54,19 +54,41 @@ func linesDrained(_ context.Context, s *Subject) error {
 	return errors.Join(errs...)
 }
 
-// MailsDelivered waits until every accepted notification is delivered. dewd waits for
-// minutes after a failed attempt, so this asks for the next attempt at once.
+// MailsDelivered waits until every accepted notification is delivered, dewd says so of each,
+// and its queue is empty.
 func MailsDelivered(ctx context.Context, s *Subject, bound time.Duration) error {
+	if err := mailsArrive(ctx, s, bound); err != nil {
+		return err
+	}
+	left := s.Ledger.Mails()
+	return world.Until(ctx, bound, func() (err error) {
+		if left, err = load.Undelivered(ctx, s.World, left); err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("dewd delivered %d notifications and does not say so, the first to %s", len(left), left[0].To)
+		}
+		queued, err := s.World.Client.Daemon().QueuedMails(ctx, "", 1)
+		if err == nil && queued.Total > 0 {
+			err = fmt.Errorf("the queue has %d mails after all were delivered", queued.Total)
+		}
+		return err
+	})
+}
+
+// mailsArrive waits until the mail server has every accepted notification. dewd waits for
+// minutes after a failed attempt, so this asks for the next attempt at once.
+func mailsArrive(ctx context.Context, s *Subject, bound time.Duration) error {
 	return world.Until(ctx, bound, func() error {
 		if _, err := s.World.Client.Daemon().RetryMails(ctx, v3.RetryMails{}); err != nil {
 			return err
 		}
 		var missing []string
 		twice := 0
-		for _, to := range s.Ledger.Mails() {
-			n := s.Peers.Delivered(to)
+		for _, m := range s.Ledger.Mails() {
+			n := s.Peers.Delivered(m.To)
 			if n == 0 {
-				missing = append(missing, to)
+				missing = append(missing, m.To)
 			}
 			twice += max(0, n-1)
 		}

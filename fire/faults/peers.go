@@ -16,6 +16,7 @@ func peers() []Fault {
 		{"mail server", func(p *load.Peers) *load.Gate { return p.Mail }},
 		{"syslog server", func(p *load.Peers) *load.Gate { return p.Syslog }},
 		{"service broker", func(p *load.Peers) *load.Gate { return p.Broker }},
+		{"registry", func(p *load.Peers) *load.Gate { return p.Registry }},
 	} {
 		out = append(out,
 			Fault{Name: p.name + " is slow", Weight: 1, Inject: gated(p.gate, load.Slow)},

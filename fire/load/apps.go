@@ -130,9 +130,17 @@ const requestTimeout = 5 * time.Second
 // Request sends a request to an app and notes what its processes have printed. It
 // returns the index of the instance that answered.
 func Request(ctx context.Context, w *world.World, l *Ledger, name string) (int, error) {
+	return request(ctx, w, l, name, "/")
+}
+
+// linesPath is the path that lets the processes of an app print all their lines for some
+// seconds.
+const linesPath = "/lines"
+
+func request(ctx context.Context, w *world.World, l *Ledger, name, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Router+"/", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Router+path, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -153,13 +161,18 @@ func Request(ctx context.Context, w *world.World, l *Ledger, name string) (int, 
 	if err := json.Unmarshal(b, &a); err != nil {
 		return 0, fmt.Errorf("%s answers %q: %w", name, b, err)
 	}
-	l.Print(Printer{a.Instance, "main"}, a.Main)
-	l.Print(Printer{a.Instance, "sidecar"}, a.Sidecar)
+	l.Print(name, Printer{a.Instance, "main"}, a.Main)
+	l.Print(name, Printer{a.Instance, "sidecar"}, a.Sidecar)
 	return strconv.Atoi(a.Index)
 }
 
-// Requests sends requests to an app until ctx is done.
-func Requests(ctx context.Context, w *world.World, l *Ledger, name string) {
+// mostBehind is the number of lines that a follower can be behind before its app prints
+// fewer lines. It is far below the lines that dewd keeps.
+const mostBehind = 100_000
+
+// Requests sends requests to an app until ctx is done. They let its processes print, unless
+// the follower of the app is too far behind.
+func Requests(ctx context.Context, w *world.World, l *Ledger, f *Follower) {
 	const every = 400 * time.Millisecond
 	for {
 		select {
@@ -167,7 +180,12 @@ func Requests(ctx context.Context, w *world.World, l *Ledger, name string) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := Request(ctx, w, l, name); err != nil {
+		path := linesPath
+		if l.Reported(f.app.Name)-f.Numbered() > mostBehind {
+			path = "/"
+			l.Count("requests while a follower was behind", 1)
+		}
+		if _, err := request(ctx, w, l, f.app.Name, path); err != nil {
 			l.Count("requests failed", 1) // during a fault some requests fail
 		}
 		l.Count("requests", 1)

@@ -14,7 +14,7 @@ import (
 )
 
 // Churn changes one app and the services of another all the time: rolling deployments,
-// pushes, service instances, bindings, ssh sessions. Its app is no target of faults.
+// pushes, service instances, bindings, ssh sessions, images. Its app is no target of faults.
 type Churn struct {
 	World  *world.World
 	Ledger *Ledger
@@ -42,7 +42,7 @@ func (c *Churn) Start(ctx context.Context) error {
 
 // Run repeats the operations until ctx is done.
 func (c *Churn) Run(ctx context.Context) {
-	operations := []func(ctx context.Context, n int) error{c.deploy, c.serve, c.session, c.push, c.session}
+	operations := []func(ctx context.Context, n int) error{c.deploy, c.serve, c.session, c.push, c.image}
 	for n := 0; ; n++ {
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -139,10 +139,20 @@ func (c *Churn) session(ctx context.Context, n int) error {
 	return err
 }
 
-// Finish deletes the service instances that are left, and returns an error if the broker
-// has some that dewd does not know.
+// Finish deletes the stacks and service instances that are left. It returns an error if the
+// broker has some that dewd does not know, or if a build does not end.
 func (c *Churn) Finish(ctx context.Context, bound time.Duration) error {
 	return world.Until(ctx, bound, func() error {
+		builds, err := c.World.Client.Bits().StagingBuilds(ctx, "")
+		if err != nil {
+			return err
+		}
+		if len(builds) > 0 {
+			return fmt.Errorf("%d builds do not end; the first is %s", len(builds), builds[0].GUID)
+		}
+		if err := c.removeImages(ctx); err != nil {
+			return err
+		}
 		c.mu.Lock()
 		var left []string
 		for name := range c.names {

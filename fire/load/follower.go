@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/fire/world"
+	"github.com/dewrun/dew/logstream"
 )
 
 // exitLine is the beginning of the line that an exit record adds to the log.
@@ -31,6 +32,7 @@ type Follower struct {
 	exits    map[string]int  // exit lines by instance
 	problems []string
 	lines    int
+	numbered int  // lines of the app's processes
 	pruned   bool // the log began with a later line, because dewd deletes old ones
 }
 
@@ -97,14 +99,17 @@ func (f *Follower) line(l *v3.Line) error {
 		return nil
 	}
 	if p, n, ok := numbered(text); ok {
+		f.numbered++
 		f.number(p, n)
 	}
 	return nil
 }
 
-// gap checks a gap record. Only an instance whose shim was killed can have one.
+// gap checks a gap record. Only an instance whose shim was killed can have one. dewd also
+// counts the old lines that it has deleted; if a follower misses one of them, the numbers
+// have a hole.
 func (f *Follower) gap(l *v3.Line) {
-	if !f.ledger.Endings()[l.Instance].LosesOutput {
+	if l.Lost.Cause != logstream.LostRetention && !f.ledger.Endings()[l.Instance].LosesOutput {
 		f.problem("line %d: %d lines of instance %s are lost: %s", l.Seq, l.Lost.Lines, l.Instance, l.Lost.Cause)
 	}
 }
@@ -163,6 +168,13 @@ func (f *Follower) Lines() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lines
+}
+
+// Numbered returns the number of lines that the app's processes printed.
+func (f *Follower) Numbered() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.numbered
 }
 
 // Missing returns an error if lines are missing that processes reported to have printed.

@@ -25,11 +25,13 @@ type Printer struct{ Instance, Role string }
 type Ledger struct {
 	mu       sync.Mutex
 	slots    map[string]world.Slot // every instance that was seen, by id
+	starting *Ending               // how an instance can end that is seen for the first time now; nil for no fault
 	endings  map[string]Ending     // by instance
 	printed  map[Printer]int       // lines that a process reported to have printed
+	reported map[string]int        // the sum of printed by app
 	values   map[string]Value      // by app, see writes.go
 	spaces   []string              // names that dewd acknowledged
-	mails    []string              // recipients of accepted notifications
+	mails    []Mail                // accepted notifications
 	counts   map[string]int        // for the report
 	problems []string              // violations that were seen at once
 }
@@ -37,7 +39,7 @@ type Ledger struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		slots: map[string]world.Slot{}, endings: map[string]Ending{}, printed: map[Printer]int{}, values: map[string]Value{},
+		slots: map[string]world.Slot{}, endings: map[string]Ending{}, printed: map[Printer]int{}, reported: map[string]int{}, values: map[string]Value{},
 		counts: map[string]int{},
 	}
 }
@@ -46,8 +48,25 @@ func NewLedger() *Ledger {
 func (l *Ledger) See(in world.Instance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if in.Slot.App != "" {
-		l.slots[in.ID] = in.Slot
+	if in.Slot.App == "" {
+		return
+	}
+	if _, known := l.slots[in.ID]; !known && l.starting != nil {
+		l.end(in.ID, *l.starting)
+	}
+	l.slots[in.ID] = in.Slot
+}
+
+// Starting says how instances can end that are seen for the first time before the returned
+// function is called.
+func (l *Ledger) Starting(e Ending) (over func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starting = &e
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.starting = nil
 	}
 }
 
@@ -63,6 +82,11 @@ func (l *Ledger) Seen() map[string]world.Slot {
 func (l *Ledger) End(id string, e Ending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.end(id, e)
+}
+
+// end is End for a caller that holds l.mu.
+func (l *Ledger) end(id string, e Ending) {
 	old, known := l.endings[id]
 	if known && old.Fault == e.Fault && !old.Maybe {
 		return
@@ -81,11 +105,21 @@ func (l *Ledger) Endings() map[string]Ending {
 	return maps.Clone(l.endings)
 }
 
-// Print notes the number of lines that a process reported.
-func (l *Ledger) Print(p Printer, n int) {
+// Print notes the number of lines that a process of an app reported.
+func (l *Ledger) Print(app string, p Printer, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.printed[p] = max(l.printed[p], n)
+	if more := n - l.printed[p]; more > 0 {
+		l.printed[p] = n
+		l.reported[app] += more
+	}
+}
+
+// Reported returns the number of lines that the processes of an app reported.
+func (l *Ledger) Reported(app string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reported[app]
 }
 
 // Printed returns the number of lines that processes reported.

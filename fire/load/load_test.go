@@ -47,7 +47,7 @@ func TestFollower(t *testing.T) {
 				}
 			}
 			if name == "incomplete" {
-				l.Print(Printer{"i", "main"}, 2)
+				l.Print("app", Printer{"i", "main"}, 2)
 			}
 			got := fmt.Sprint(f.Problems(), f.Missing(l.Printed()))
 			if want := tt.want; want == "" && got != "[] <nil>" || !strings.Contains(got, want) {

@@ -38,27 +38,31 @@ func Mails(ctx context.Context, w *world.World, l *Ledger) {
 		case <-ctx.Done():
 			return
 		}
-		var err error
 		if token == "" {
+			var err error
 			if token, err = mailToken(ctx, w); err != nil {
 				continue
 			}
 		}
 		to := fmt.Sprintf("reader-%d@example.com", n)
-		if err := sendMail(ctx, w, token, to); err != nil {
+		id, err := sendMail(ctx, w, token, to)
+		if err != nil {
 			token = ""
 			l.Count("mails refused", 1)
 			continue
 		}
 		l.mu.Lock()
-		l.mails = append(l.mails, to)
+		l.mails = append(l.mails, Mail{To: to, ID: id})
 		l.counts["mails"]++
 		l.mu.Unlock()
 	}
 }
 
-// Mails returns the recipients of the accepted notifications.
-func (l *Ledger) Mails() []string {
+// Mail is a notification that dewd accepted.
+type Mail struct{ To, ID string }
+
+// Mails returns the accepted notifications.
+func (l *Ledger) Mails() []Mail {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.mails)
@@ -79,22 +83,57 @@ func mailToken(ctx context.Context, w *world.World) (string, error) {
 	return t.Token, err
 }
 
-func sendMail(ctx context.Context, w *world.World, token, to string) error {
+// sendMail sends a notification and returns its ID.
+func sendMail(ctx context.Context, w *world.World, token, to string) (string, error) {
 	body, err := json.Marshal(map[string]string{"to": to, "subject": "fire", "text": "A notification."})
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.API+"/notify/emails", bytes.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
 	r.Header.Set("Authorization", "bearer "+token)
-	return call(r, nil)
+	var sent []struct {
+		ID string `json:"notification_id"`
+	}
+	if err := call(r, &sent); err != nil {
+		return "", err
+	}
+	if len(sent) != 1 {
+		return "", fmt.Errorf("dewd accepted one notification as %d", len(sent))
+	}
+	return sent[0].ID, nil
 }
 
-// call sends a request and decodes the answer, unless into is nil.
+// Undelivered returns the notifications that dewd does not call delivered.
+func Undelivered(ctx context.Context, w *world.World, mails []Mail) (left []Mail, err error) {
+	token, err := mailToken(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mails {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.API+"/notify/messages/"+m.ID, nil)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Authorization", "bearer "+token)
+		var found struct {
+			Status string `json:"status"`
+		}
+		if err := call(r, &found); err != nil {
+			return nil, err
+		}
+		if found.Status != "delivered" {
+			left = append(left, m)
+		}
+	}
+	return left, nil
+}
+
+// call sends a request and decodes the answer.
 func call(r *http.Request, into any) error {
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -107,9 +146,6 @@ func call(r *http.Request, into any) error {
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s %s: %s: %s", r.Method, r.URL.Path, resp.Status, b)
-	}
-	if into == nil {
-		return nil
 	}
 	return json.Unmarshal(b, into)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/mail"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/dewrun/dew/services/servicestest"
 )
@@ -25,8 +27,8 @@ const catalog = `{"services":[{"id":"fire-offering","name":"fire-queue","descrip
 
 // Peers are the servers that dewd connects to, each behind a gate.
 type Peers struct {
-	Mail, Syslog, Broker *Gate
-	Queue                *servicestest.Broker
+	Mail, Syslog, Broker, Registry *Gate
+	Queue                          *servicestest.Broker
 
 	mu       sync.Mutex
 	mails    map[string]int  // by recipient
@@ -42,10 +44,11 @@ func NewPeers(ctx context.Context) (*Peers, error) {
 	mails := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &session{peers: p}, nil }))
 	mails.Domain, mails.ErrorLog = "localhost", silent{}
 	broker := &http.Server{Handler: p.Queue, ReadHeaderTimeout: time.Minute}
+	images := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: time.Minute}
 	for _, server := range []struct {
 		gate  **Gate
 		serve func(net.Listener) error
-	}{{&p.Mail, mails.Serve}, {&p.Broker, broker.Serve}, {&p.Syslog, p.serveSyslog}} {
+	}{{&p.Mail, mails.Serve}, {&p.Broker, broker.Serve}, {&p.Syslog, p.serveSyslog}, {&p.Registry, images.Serve}} {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -37,7 +38,11 @@ func mountFaults(root, below string) (*faultFS, error) {
 	lower := &fs.LoopbackRoot{Path: below}
 	top := &faultNode{LoopbackNode: &fs.LoopbackNode{RootData: lower}, fs: v}
 	lower.RootNode = top
-	server, err := fs.Mount(root, top, &fs.Options{MountOptions: fuse.MountOptions{AllowOther: true, FsName: "fire", Name: "fire", DirectMount: true}})
+	remember := time.Second // the kernel asks less often; all changes go through this mount
+	server, err := fs.Mount(root, top, &fs.Options{
+		EntryTimeout: &remember, AttrTimeout: &remember,
+		MountOptions: fuse.MountOptions{AllowOther: true, FsName: "fire", Name: "fire", DirectMount: true, DisableXAttrs: true},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot mount a FUSE file system: %w", err)
 	}

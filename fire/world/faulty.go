@@ -27,7 +27,13 @@ func (w *World) Faulty() error {
 			return fmt.Errorf("dewd reports a defect:\n%s", b[max(0, i-around/6):min(len(b), i+around)])
 		}
 	}
-	// The last line can be incomplete. The words above begin with the end of a line.
+	w.read(b)
+	return nil
+}
+
+// read notes what dewd's output says about instances. Hold w.mu.
+func (w *World) read(b []byte) {
+	// The last line can be incomplete. The words of Faulty begin with the end of a line.
 	end := max(0, bytes.LastIndexByte(b, '\n'))
 	w.checked += int64(end)
 	for line := range bytes.Lines(b[:end]) {
@@ -35,7 +41,6 @@ func (w *World) Faulty() error {
 			w.unfinished[string(m[1])] = true
 		}
 	}
-	return nil
 }
 
 // unfinished matches the line of dewd about an instance that an earlier dewd was starting
@@ -60,12 +65,12 @@ func outputFrom(file string, offset int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, offset, 1<<40))
 }
 
-// Forgive ignores the output of dewd so far. It is for faults after which a Go program
-// cannot continue.
+// Forgive accepts the defects in the output of dewd so far. It is for faults after which a
+// Go program cannot continue.
 func (w *World) Forgive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if info, err := os.Stat(w.LogFile()); err == nil {
-		w.checked = max(0, info.Size()-1)
+	if b, err := outputFrom(w.LogFile(), w.checked); err == nil {
+		w.read(b)
 	}
 }

@@ -53,10 +53,22 @@ func (w *World) Instances() map[string]Instance {
 			found[id].Leaves[filepath.Base(leaf)] = pidsIn(f)
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slots := map[string]Slot{} // without the instances that are gone
 	for id, in := range found {
-		in.Slot = slotOf(in.Leaves[MainLeaf])
+		if in.Slot = w.slots[id]; in.Slot.App == "" {
+			in.Slot = slotOf(in.Leaves[MainLeaf])
+		}
+		if in.Slot.App != "" {
+			slots[id] = in.Slot
+		}
+		if len(in.Leaves[MainLeaf]) == 0 {
+			in.Slot = Slot{}
+		}
 		found[id] = in
 	}
+	w.slots = slots
 	return found
 }
 

@@ -54,6 +54,7 @@ type World struct {
 	down       bool            // TearDown was called
 	checked    int64           // bytes of dewd's output that Faulty has read
 	unfinished map[string]bool // see Unfinished
+	slots      map[string]Slot // of the instances that Instances found last, by id
 }
 
 // New creates the folders of a world in dir. Start starts its dewd.

@@ -27,6 +27,7 @@ type counter struct {
 
 	mu      sync.Mutex // held during a write, so that the numbers are in order
 	printed int
+	asked   time.Time // the newest request to /lines
 }
 
 // mostTogether is the number of lines that are surely shorter than PIPE_BUF. A pipe takes
@@ -51,10 +52,31 @@ func (c *counter) print(lines int) int {
 // beats is the number of times per second that lines are printed.
 const beats = 10
 
+// asked is the time after a request to /lines in which a process prints all its lines.
+// After that it prints one line per beat, so that a client can hold it back.
+const asked = 5 * time.Second
+
+// ask starts the time in which the process prints all its lines.
+func (c *counter) ask() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = time.Now()
+}
+
+func (c *counter) isAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.asked) < asked
+}
+
 // tick prints lines all the time.
 func (c *counter) tick(perSecond int) {
 	for range time.Tick(time.Second / beats) {
-		for left := max(1, perSecond/beats); left > 0; left -= mostTogether {
+		left := 1
+		if c.isAsked() {
+			left = max(1, perSecond/beats)
+		}
+		for ; left > 0; left -= mostTogether {
 			c.print(min(left, mostTogether))
 		}
 	}
@@ -73,9 +95,17 @@ func main() {
 	lines, _ := strconv.Atoi(os.Getenv("LINES")) // 0 for the lowest rate
 	go c.tick(lines)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.print(1)) })
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
-		answer := map[string]any{"instance": c.instance, "index": os.Getenv("CF_INSTANCE_INDEX"), "main": c.print(1), "sidecar": json.RawMessage(beside())}
+	mux.HandleFunc("GET /count/", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/count/lines" {
+			c.ask()
+		}
+		fmt.Fprint(w, c.print(1))
+	})
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/lines" {
+			c.ask()
+		}
+		answer := map[string]any{"instance": c.instance, "index": os.Getenv("CF_INSTANCE_INDEX"), "main": c.print(1), "sidecar": json.RawMessage(beside(r.URL.Path))}
 		_ = json.NewEncoder(w).Encode(answer)
 	})
 	s := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: time.Minute}
@@ -84,9 +114,9 @@ func main() {
 }
 
 // beside returns the count of the sidecar, or 0 if it does not answer.
-func beside() string {
+func beside(path string) string {
 	client := http.Client{Timeout: 2 * time.Second}
-	resp, err := client.Get("http://" + sidecar + "/count")
+	resp, err := client.Get("http://" + sidecar + "/count" + path)
 	if err != nil {
 		return "0"
 	}
