@@ -32,7 +32,8 @@ func NewExitLog(db *store.DB, kept int) *ExitLog {
 }
 
 // Add stores a new record, sets its number and deletes the oldest records over the
-// limit.
+// limit. If the newest record of the slot is of the same instance, Add replaces it: a
+// write can take effect and report an error, and the caller then tries again.
 func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 	err := l.db.Update(func(tx *store.Tx) error {
 		records := l.records.With(tx)
@@ -42,6 +43,9 @@ func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 			return err
 		}
 		r.Number = last.Number + 1
+		if r.Instance != "" && last.Instance == r.Instance {
+			r.Number, r.CountReset = last.Number, r.CountReset || last.CountReset
+		}
 		if err := l.trim(records, r); err != nil {
 			return err
 		}
@@ -72,9 +76,11 @@ func (l *ExitLog) trim(records *store.Bucket[ExitRecord], added ExitRecord) erro
 }
 
 // Replace overwrites the record that has the same number as r. A record that Add has
-// deleted since then stays deleted.
+// deleted since then stays deleted, and a crash count that was reset since then stays
+// reset.
 func (l *ExitLog) Replace(r ExitRecord) error {
 	_, err := l.records.Update(recordKey(r.Slot, r.Number), func(v *ExitRecord) error {
+		r.CountReset = r.CountReset || v.CountReset
 		*v = r
 		return nil
 	})

@@ -235,7 +235,7 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 	id := SlotID{Process: "app-1", Index: 1}
 	for n := range DefaultCrashRecords + 7 {
 		r := testRecord()
-		r.Slot, r.CrashCount = id, n+1
+		r.Slot, r.Instance, r.CrashCount = id, NewInstanceID(), n+1
 		if got, err := l.Add(r); err != nil || got.Number != uint64(n+1) {
 			t.Fatalf("Add = number %d, %v, want %d", got.Number, err, n+1)
 		}
@@ -262,8 +262,10 @@ func TestExitLogBoundChanges(t *testing.T) {
 		l := NewExitLog(db, tt.kept)
 		var last ExitRecord
 		for range tt.adds {
+			r := testRecord()
+			r.Instance = NewInstanceID()
 			var err error
-			if last, err = l.Add(testRecord()); err != nil {
+			if last, err = l.Add(r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -271,6 +273,61 @@ func TestExitLogBoundChanges(t *testing.T) {
 		if err != nil || len(rs) != tt.want || rs[len(rs)-1].Number != last.Number {
 			t.Errorf("bound %d after %d more: %d records, %v, want the newest %d", tt.kept, tt.adds, len(rs), err, tt.want)
 		}
+	}
+}
+
+// A store can report an error although the write took effect. The second try replaces
+// the record of the instance, and other instances and slots keep theirs.
+func TestExitLogHasOneRecordPerInstance(t *testing.T) {
+	t.Parallel()
+	l := NewExitLog(testDB(t), 0)
+	add := func(r ExitRecord) ExitRecord {
+		t.Helper()
+		r, err := l.Add(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	earlier, r, other := testRecord(), testRecord(), testRecord()
+	earlier.Instance, other.Slot.Index = NewInstanceID(), 1
+	add(earlier)
+	add(r)
+	if err := l.ResetCount(r.Slot); err != nil { // the user asks for a restart between the tries
+		t.Fatal(err)
+	}
+	r.Complete = true
+	second := add(r)
+	add(other)
+	rs, err := l.Slot(r.Slot)
+	if err != nil || len(rs) != 2 || second.Number != 2 {
+		t.Fatalf("the slot has %d records, the second try has number %d, %v, want 2 and 2", len(rs), second.Number, err)
+	}
+	if rs[0].Instance != earlier.Instance || !rs[1].Complete || rs[1].CrashesInARow() != 0 {
+		t.Errorf("records = %+v, want the earlier one and the second try, with the count reset", rs)
+	}
+	if got, err := l.Process(r.Slot.Process); err != nil || len(got) != 3 {
+		t.Errorf("the process has %d records, %v, want 3", len(got), err)
+	}
+}
+
+// A record that is completed after the crash count was reset does not bring the count back.
+func TestReplaceKeepsTheReset(t *testing.T) {
+	t.Parallel()
+	l := NewExitLog(testDB(t), 0)
+	r, err := l.Add(testRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.ResetCount(r.Slot); err != nil {
+		t.Fatal(err)
+	}
+	r.Complete = true
+	if err := l.Replace(r); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := l.Newest(r.Slot); err != nil || !got.Complete || got.CrashesInARow() != 0 {
+		t.Errorf("newest = %+v, %v, want it complete, with a count that starts over", got, err)
 	}
 }
 
