@@ -59,6 +59,7 @@ type ExitRecord struct {
 	GivenUp    bool      `json:"given_up,omitempty"`
 	Complete   bool      `json:"complete"`           // every process has exited
 	CountReset bool      `json:"forgiven,omitempty"` // the crash count starts over after this record
+	Unlogged   bool      `json:"unlogged,omitempty"` // the app's log has refused its line so far
 }
 
 // RecordID identifies an exit record.
@@ -125,6 +126,26 @@ func (r ExitRecord) Line() string {
 		panic(fmt.Sprintf("a struct of strings and numbers cannot be encoded: %v", err))
 	}
 	return fmt.Sprintf("App instance exited with guid %s payload: %s", r.App, bytes.TrimSpace(b.Bytes()))
+}
+
+// SourceAPI is the log source of the exit lines of instances.
+const SourceAPI = "API"
+
+// Envelope returns the line as an entry of the app's log.
+func (r ExitRecord) Envelope() logstream.Envelope {
+	return logstream.Envelope{Source: logstream.Source{Type: SourceAPI}, Stream: logstream.Out, Text: []byte(r.Line())}
+}
+
+// ClockSlack is how far the clock can have been set back between the exit of a process
+// and the line about it.
+const ClockSlack = 10 * time.Minute
+
+// LineFilter selects the line of the record in the app's log.
+func (r ExitRecord) LineFilter() logstream.Filter {
+	return logstream.Filter{
+		Source: SourceAPI, NoGaps: true, Since: r.CrashedAt.Add(-ClockSlack),
+		Contains: `payload: {"instance":"` + string(r.Instance) + `"`,
+	}
 }
 
 // CrashesInARow returns the number of crashes in a row, for the count of the next

@@ -62,16 +62,28 @@ func (l *appLog) append(guid string, es ...logstream.Envelope) {
 	}
 }
 
-// announce writes the exit line of an instance, if the log refused it so far.
-func (l *appLog) announce(in *Instance) {
-	if in.unwritten == nil {
-		return
+// announce writes the exit line of a crash, if the log refused it so far. It returns
+// false if the log refuses it again. A daemon can be killed after it wrote the line and
+// before it stored that, so announce first searches for the line.
+func (l *appLog) announce(ctx context.Context, r *runtime.ExitRecord, limit time.Duration) bool {
+	if !r.Unlogged {
+		return true
 	}
-	if err := l.logs.Append(in.spec.App, *in.unwritten); err != nil {
-		l.log.Error("cannot write the exit line to the app's log", "app", in.spec.App, "instance", in.spec.Instance, "err", err)
-		return
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	found, err := l.logs.Contains(ctx, r.App, r.LineFilter())
+	if err != nil { // never write it twice, and do not wait for a log that cannot be read
+		l.log.Error("cannot read the app's log; the exit line of an instance may be missing", "instance", r.Instance, "err", err)
+		return true
 	}
-	in.unwritten = nil
+	if !found {
+		err = l.logs.Append(r.App, r.Envelope())
+	}
+	if err != nil {
+		l.log.Error("cannot write the exit line to the app's log", "app", r.App, "instance", r.Instance, "err", err)
+	}
+	r.Unlogged = err != nil
+	return err == nil
 }
 
 // newest returns the last lines of a process that are in the app's log.

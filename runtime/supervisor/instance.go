@@ -32,9 +32,7 @@ type Instance struct {
 	killed []string            // execs that did not exit after SIGTERM
 	record *runtime.ExitRecord // set after a crash
 	stored bool                // the record is on disk
-	// unwritten is the exit line, if the app's log has refused it.
-	unwritten *logstream.Envelope
-	probes    sync.WaitGroup
+	probes sync.WaitGroup
 
 	leaving bool // the cluster is removing it
 }
@@ -109,10 +107,6 @@ func (in *Instance) phaseOf(e runtime.Exit) runtime.Phase {
 	return in.phase
 }
 
-// clockSlack is how far the clock can have been set back between the exit of a process
-// and the line about it.
-const clockSlack = 10 * time.Minute
-
 // beforeAdoption selects the lines that an earlier daemon can have written about e. It
 // returns false for an instance that this daemon started.
 func (in *Instance) beforeAdoption(e runtime.Exit) (logstream.Filter, bool) {
@@ -122,7 +116,7 @@ func (in *Instance) beforeAdoption(e runtime.Exit) (logstream.Filter, bool) {
 	f := logstream.Filter{NoGaps: true, Since: in.spec.StartedAt, Last: in.earlier}
 	// An earlier daemon can have found the running processes unhealthy at an earlier
 	// time.
-	if from := e.At.Add(-clockSlack); e.Ended() && from.After(f.Since) {
+	if from := e.At.Add(-runtime.ClockSlack); e.Ended() && from.After(f.Since) {
 		f.Since = from
 	}
 	return f, true

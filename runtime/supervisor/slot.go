@@ -11,11 +11,8 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor/async"
 )
 
-// Log sources of the platform's own lines.
-const (
-	sourceAPI  = "API"
-	sourceCell = "CELL"
-)
+// sourceCell is the log source of the platform's lines about containers.
+const sourceCell = "CELL"
 
 // Slot keeps one instance of a process running.
 type Slot struct {
@@ -141,17 +138,26 @@ func (s *Slot) check(in *Instance) {
 	in.check, in.ready = p.HealthCheck, p.Readiness
 }
 
-// pause waits until the next start according to the newest exit record.
+// pause waits until the next start according to the newest exit record. The exit line
+// comes before the lines of the next instance, so it also waits until that is written.
 func (s *Slot) pause(ctx context.Context) step {
 	r, ok, err := s.sup.exits.Newest(s.id)
 	if err != nil {
 		// Without the record it is unknown whether a start is due. No start is better
 		// than a restart loop.
 		s.log.Error("cannot read exit records, trying again before the next start", "err", err)
+	}
+	unlogged := r.Unlogged
+	if err != nil || !s.announce(ctx, &r, s.sup.policy.CallLimit) {
 		if !s.sleep(ctx, s.sup.policy.MaxRetry) {
 			return s.interrupted(ctx)
 		}
 		return s.pause
+	}
+	if unlogged { // the exit line is in the log now
+		if err := s.sup.exits.Replace(r); err != nil {
+			s.log.Error("cannot complete exit record", "instance", r.Instance, "err", err)
+		}
 	}
 	if !ok || r.CountReset {
 		return s.start

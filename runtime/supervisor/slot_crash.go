@@ -84,22 +84,15 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	if in.container != nil && e.Ended() {
 		lines = in.reap(ctx, e.Exec, s.sup.policy.ReapLimit, s.log)
 	}
-	line := logstream.Envelope{
-		Source: logstream.Source{Type: sourceAPI},
-		Stream: logstream.Out,
-		Text:   []byte(r.Line()),
-	}
-	batch := append(lines, line)
+	batch := append(lines, r.Envelope())
 	announced := s.exitLineWritten(ctx, in, e)
 	if announced {
 		batch = lines
 	}
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write the last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
-		if !announced { // if the last lines cannot be written, write at least the record
-			in.unwritten = &line
-			s.announce(in)
-		}
+		r.Unlogged = !announced
+		s.announce(ctx, &r, s.sup.policy.CallLimit) // if the last lines cannot be written, write at least the record
 	} else {
 		r.Mark(e.Exec, batch[:len(lines)])
 	}
@@ -130,7 +123,8 @@ func (s *Slot) exitLineWritten(ctx context.Context, in *Instance, e runtime.Exit
 	if !ok {
 		return false
 	}
-	f.Source, f.Contains = sourceAPI, `payload: {"instance":"`+string(in.spec.Instance)+`"`
+	line := runtime.ExitRecord{Instance: in.spec.Instance}.LineFilter()
+	f.Source, f.Contains = line.Source, line.Contains
 	// dewd finishes a record that it has started, even if it stops during that time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.CallLimit)
 	defer cancel()
@@ -173,10 +167,11 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 }
 
 // storeRecord stores the record and tries again until that succeeds: no instance starts
-// before it is on disk. It also tries again to write its line to the app's log. It returns false if the slot was stopped, or the daemon exits.
+// before it is on disk. It also tries again to write its line to the app's log; pause
+// waits for that. It returns false if the slot was stopped, or the daemon exits.
 func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	for n := 1; ; n++ {
-		s.announce(in)
+		s.announce(ctx, in.record, s.sup.policy.CallLimit)
 		err := in.save(s.sup.exits)
 		if err == nil {
 			return true
@@ -192,7 +187,8 @@ func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 // container.
 func (s *Slot) finishCrash(ctx context.Context) step {
 	in := s.inst
-	if startsAtOnce(in.record) {
+	// The exit line comes before the lines of the next instance.
+	if s.announce(ctx, in.record, s.sup.policy.CallLimit) && startsAtOnce(in.record) {
 		s.prepareNext(ctx)
 	}
 	if !s.endProcesses(ctx, in) {
@@ -249,6 +245,7 @@ func (s *Slot) stopInstance(ctx context.Context, ending func(context.Context)) b
 	}
 	if in.record != nil { // an earlier daemon wrote the record and did not complete it
 		in.record.Complete = len(in.alive()) == 0
+		s.announce(ctx, in.record, s.sup.policy.CallLimit)
 		if err := in.save(s.sup.exits); err != nil {
 			s.log.Error("cannot complete exit record", "instance", in.spec.Instance, "err", err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
@@ -457,4 +458,113 @@ func TestExitLineOutlivesAFailingDisk(t *testing.T) {
 			t.Errorf("exit lines = %d, want 1:\n%s", n, strings.Join(w.logs.lines(), "\n"))
 		}
 	})
+}
+
+// exitLines returns the positions of the exit line of r in the log.
+func (w *world) exitLines(r runtime.ExitRecord) (at []int) {
+	for i, line := range w.logs.lines() {
+		if strings.HasSuffix(line, r.Line()) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// failLogs makes the log refuse all lines until the returned function is called.
+func (w *world) failLogs() (repair func()) {
+	set := func(refuse func([]logstream.Envelope) error) {
+		w.logs.mu.Lock()
+		defer w.logs.mu.Unlock()
+		w.logs.refuse = refuse
+	}
+	set(func([]logstream.Envelope) error { return syscall.EIO })
+	return func() { set(nil) }
+}
+
+// A daemon whose log refuses the exit line is killed. The next daemon writes the line once,
+// before the lines of the next instance, and so does a daemon after it.
+func TestNextDaemonWritesTheMissingExitLine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		refused bool // the start of the instance was refused, so it never had a container
+		written bool // the first daemon is killed after the line is written and before it stored that
+	}{
+		"container": {}, "no container": {refused: true}, "written": {written: true}, "no container, written": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				p := w.push("sleep 1000")
+				if c.refused {
+					w.fake.FailStart(&runtime.StartError{Reason: "no such command"})
+				} else {
+					w.daemon()
+				}
+				repair := w.failLogs()
+				if c.refused {
+					w.daemon()
+				} else {
+					w.fake.Last().End(main, 1)
+				}
+				w.pass(time.Minute)
+				r := w.record(p)
+				if !r.Unlogged || len(w.exitLines(r)) != 0 {
+					t.Fatalf("record = %+v, want one without a line:\n%s", r, strings.Join(w.logs.lines(), "\n"))
+				}
+				w.stopDaemon()
+				repair()
+				if c.written {
+					w.must(w.logs.Append(r.App, r.Envelope()))
+				}
+				before := len(w.logs.lines())
+				w.fake.FailStart(nil)
+				for range 2 {
+					w.daemon()
+					w.pass(time.Minute)
+				}
+				at := w.exitLines(r)
+				next := slices.IndexFunc(w.logs.lines()[before:], func(l string) bool { return strings.Contains(l, "Creating container") })
+				if len(at) != 1 || next < 0 || at[0] > before+next {
+					t.Errorf("the exit line is at %v, want it once, before line %d:\n%s", at, before+next, strings.Join(w.logs.lines(), "\n"))
+				}
+				w.wantState(p, runtime.Running)
+				if r := w.record(p); r.Unlogged {
+					t.Error("the record still says that its line is missing")
+				}
+			})
+		})
+	}
+}
+
+// The next instance waits until the log accepts the exit line of the one before it. A
+// requested stop does not wait, and the line is written at the next start.
+func TestNextInstanceComesAfterTheExitLine(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			p := w.push("sleep 1000", "sleep 1000")
+			w.daemon()
+			w.pass(time.Minute)
+			before := len(w.logs.lines())
+			repair := w.failLogs()
+			w.fake.Last().End(main, 1)
+			w.pass(10 * time.Minute)
+			w.wantStarts(1)
+			if stop {
+				w.state(p, app.Stopped)
+				w.pass(time.Minute)
+				w.wantNothing()
+				repair()
+				w.state(p, app.Started)
+			}
+			repair() // the second call has no effect
+			w.pass(time.Minute)
+			w.wantStarts(2)
+			at := w.exitLines(w.record(p))
+			next := slices.IndexFunc(w.logs.lines()[before:], func(l string) bool { return strings.Contains(l, "Creating container") })
+			if len(at) != 1 || next < 0 || at[0] > before+next {
+				t.Errorf("the exit line is at %v, want it once, before line %d:\n%s", at, before+next, strings.Join(w.logs.lines(), "\n"))
+			}
+		})
+	}
 }

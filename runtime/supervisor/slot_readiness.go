@@ -89,7 +89,7 @@ func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 	if err != nil {
 		s.log.Error("cannot store the event of a change of readiness", "instance", r.Instance, "err", err)
 	}
-	s.append(a.GUID, logstream.Envelope{Source: logstream.Source{Type: sourceAPI}, Stream: logstream.Out, Text: []byte(r.Line(s.id.Process))})
+	s.append(a.GUID, logstream.Envelope{Source: logstream.Source{Type: runtime.SourceAPI}, Stream: logstream.Out, Text: []byte(r.Line(s.id.Process))})
 }
 
 // appAndOrg reads an app and its org.
