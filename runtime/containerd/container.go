@@ -33,6 +33,8 @@ type container struct {
 	limit  *logstream.Limit // of the output of all its processes, or nil
 	procs  []*proc
 	users  containerUsers
+	// unanswered: the outcome of a call that creates a part of it is unknown.
+	unanswered bool
 
 	ctx    context.Context // done when the daemon releases the instance
 	cancel context.CancelFunc

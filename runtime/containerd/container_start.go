@@ -60,6 +60,9 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 			e.log.Warn("cannot clean up after a failed start; dewd tries again", "instance", s.Instance, "err", cerr)
 			e.removals.addInstance(s.Instance, s.App, cerr)
 		}
+		if c.unanswered || connection.IsUnavailable(err) {
+			e.removals.addLate(s.Instance, s.App)
+		}
 		return nil, startError(err)
 	}
 	e.known.add(c)
@@ -139,7 +142,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	g.Go(func() error {
 		ms, err := e.images.Prepare(gctx, s, parent)
 		if err != nil {
-			return err
+			return noteCall(c, err)
 		}
 		mounts = ms
 		if err := e.disks.apply(c, ms); err != nil {
@@ -151,9 +154,16 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 				return err
 			}
 		}
-		return c.createContainer(gctx, e.net.Path(s.Instance))
+		return noteCall(c, c.createContainer(gctx, e.net.Path(s.Instance)))
 	})
 	return mounts, g.Wait()
+}
+
+// noteCall notes whether a call that creates a part of c had no answer. Another part
+// that failed can be the reason, and then its error is the one that build returns.
+func noteCall(c *container, err error) error {
+	c.unanswered = c.unanswered || err != nil && connection.IsUnavailable(err)
+	return err
 }
 
 // createCgroups creates the instance's group, and the leaves that the container mounts.
@@ -302,7 +312,7 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 	g.Go(func() error {
 		err := c.users.with(mounts, func() error {
 			_, err := c.e.conn.Tasks.Create(gctx, req)
-			return connection.Native(err)
+			return noteCall(c, connection.Native(err))
 		})
 		if err != nil {
 			return fmt.Errorf("cannot create task: %w", err)

@@ -7,18 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	coreContainers "github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
 )
 
 // Starts, crashes and stops leave nothing behind.
@@ -53,6 +58,87 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 	}
 	w.wantRemnants(0)
+}
+
+// containerd can complete a call of a canceled start after dewd removed the instance. dewd
+// removes the instance once more, after some time, and no other instance.
+func TestLateCallsOfACanceledStart(t *testing.T) {
+	w := newWorld(t)
+	ctx := context.Background()
+	stack, err := w.stack("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func(n int) runtime.Spec {
+		addr := w.prefix().Addr().Next()
+		for range n {
+			addr = addr.Next()
+		}
+		return runtime.Spec{
+			Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: "late"},
+			App: guidOf("late"), Type: "web", Version: "v1", Cell: "cell-of-the-test", Stack: stack, Image: w.image,
+			Memory: 64 << 20, Disk: 1 << 30, Address: netip.PrefixFrom(addr, 24), Ports: []int{8080},
+			Processes: []runtime.ProcessSpec{{
+				Exec: runtime.MainExec, Source: "APP/PROC/WEB", Command: idle, Dir: "/home/vcap/app", Env: []string{"PATH=/bin:/usr/bin"},
+			}},
+		}
+	}
+	canceled, next := spec(1), spec(2)
+	cut, cancel := context.WithCancel(ctx)
+	prepared := make(chan error, 1)
+	go func() {
+		_, err := w.engine.Prepare(cut, canceled, make(chan struct{})) // its processes never run
+		prepared <- err
+	}()
+	name := names.Container(canceled.Instance)
+	w.eventually("the container exists", func() error {
+		if !slices.Contains(w.containers(), name) {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	cancel()
+	if err := <-prepared; err == nil {
+		t.Fatal("a canceled start succeeded")
+	}
+	if _, err := w.engine.Start(ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	snapshotter, containers := w.engine.images.Snapshotter(), w.engine.conn.Client.ContainerService()
+	late := func() (left []string) {
+		if _, err := snapshotter.Stat(ctx, name); err == nil {
+			left = append(left, "snapshot")
+		}
+		if slices.Contains(w.containers(), name) {
+			left = append(left, "container")
+		}
+		return left
+	}
+	if left := late(); left != nil {
+		t.Fatalf("the canceled start left its %v", left)
+	}
+	if _, err := snapshotter.Prepare(ctx, name, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := containers.Create(ctx, coreContainers.Container{ID: name, Runtime: coreContainers.RuntimeInfo{Name: runtimeName}, Spec: &anypb.Any{}}); err != nil {
+		t.Fatal(err)
+	}
+	w.engine.removals.lateTime = time.Hour
+	w.engine.retryRemovals(ctx)
+	if left := late(); len(left) != 2 {
+		t.Errorf("before the time is over, only the %v is left", left)
+	}
+	w.engine.removals.lateTime = time.Nanosecond
+	w.engine.retryRemovals(ctx)
+	if left := late(); left != nil {
+		t.Errorf("the late %v is still there", left)
+	}
+	if !slices.Contains(w.containers(), names.Container(next.Instance)) || len(w.pids(next.Instance, runtime.MainExec)) == 0 {
+		t.Error("the next instance does not run any more")
+	}
+	if err := w.engine.Left(); err != nil {
+		t.Error(err)
+	}
 }
 
 const idle = "while :; do sleep 1000 & wait; done"

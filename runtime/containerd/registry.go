@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,7 +59,18 @@ type pendingRemovals struct {
 	mu        sync.Mutex // guards the fields below
 	instances map[runtime.InstanceID]unremoved
 	veths     map[string]time.Time // links that the kernel should remove soon
+	late      map[runtime.InstanceID]lateRemoval
+	lateTime  time.Duration // 0: lateCallTime
 }
+
+// lateRemoval is an instance that is removed once more.
+type lateRemoval struct {
+	app   string // guid
+	since time.Time
+}
+
+// lateCallTime is far longer than containerd needs for a call whose caller has left.
+const lateCallTime = 10 * time.Second
 
 // unremoved is an instance that could not be removed.
 type unremoved struct {
@@ -74,6 +86,17 @@ func (r *pendingRemovals) addInstance(id runtime.InstanceID, app string, err err
 		r.instances = map[runtime.InstanceID]unremoved{}
 	}
 	r.instances[id] = unremoved{app, err}
+}
+
+// addLate records an instance that was removed after a call without an answer. containerd
+// can complete the call after that, so the instance is removed once more.
+func (r *pendingRemovals) addLate(id runtime.InstanceID, app string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.late == nil {
+		r.late = map[runtime.InstanceID]lateRemoval{}
+	}
+	r.late[id] = lateRemoval{app, time.Now()}
 }
 
 // done records that an instance is removed.
@@ -97,7 +120,7 @@ func (r *pendingRemovals) addVeth(id runtime.InstanceID) {
 const vethRemovalTime = 10 * time.Second
 
 // due returns the instances, and the links that the kernel should have removed by now.
-// It forgets those links.
+// It forgets those links, and the instances that are due only once.
 func (r *pendingRemovals) due() (map[runtime.InstanceID]unremoved, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +131,15 @@ func (r *pendingRemovals) due() (map[runtime.InstanceID]unremoved, []string) {
 			delete(r.veths, name)
 		}
 	}
-	return maps.Clone(r.instances), links
+	instances := map[runtime.InstanceID]unremoved{}
+	for id, l := range r.late {
+		if time.Since(l.since) > cmp.Or(r.lateTime, lateCallTime) {
+			instances[id] = unremoved{app: l.app}
+			delete(r.late, id)
+		}
+	}
+	maps.Copy(instances, r.instances)
+	return instances, links
 }
 
 // err returns an error for each instance.
