@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	goruntime "runtime"
 	"strings"
+	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -27,11 +29,38 @@ const (
 	layoutIndex    = "index.json"
 )
 
-// readFile reads a file that a user added as a stack.
+// readFile reads a file that a user added as a stack. It refuses a damaged file with an
+// *archive.Error.
 func (s *sources) readFile(ctx context.Context, f *os.File) (NewTree, error) {
+	m, err := s.readArchive(ctx, f)
+	if err == nil || ctx.Err() != nil || machineError(err) || s.o.Space() != nil {
+		return m, err
+	}
+	if bad, ok := errors.AsType[*archive.Error](err); ok {
+		return m, bad
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return m, &archive.Error{Reason: "is incomplete: upload it again"}
+	}
+	return m, &archive.Error{Reason: "cannot be read: " + err.Error()}
+}
+
+// machineError reports whether the machine is the cause of an error, not the content of a
+// file. A part of an image that is missing is a matter of its content.
+func machineError(err error) bool {
+	_, ok := errors.AsType[syscall.Errno](err)
+	return ok && !errors.Is(err, fs.ErrNotExist)
+}
+
+func (s *sources) readArchive(ctx context.Context, f *os.File) (NewTree, error) {
 	kind, err := archiveKind(f)
 	if err != nil {
 		return NewTree{}, err
+	}
+	if kind != "" {
+		if err := checkWhole(ctx, f); err != nil {
+			return NewTree{}, err
+		}
 	}
 	quiet := func(string) {}
 	switch kind {
@@ -58,6 +87,18 @@ func (s *sources) readFile(ctx context.Context, f *os.File) (NewTree, error) {
 // used at the same time.
 func fromStart(f *os.File) (io.ReadCloser, error) {
 	return decompress(io.NewSectionReader(f, 0, 1<<62))
+}
+
+// checkWhole reads a file up to the checksum of its compression. The files of an image are
+// read one by one, and that does not reach the end.
+func checkWhole(ctx context.Context, f *os.File) error {
+	r, err := fromStart(f)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(archive.UntilDone(ctx, r), maxTreeBytes))
+	return err
 }
 
 // archiveKind distinguishes images from root file systems by the files at the top.
@@ -152,7 +193,11 @@ func (s *sources) unpackLayout(ctx context.Context, dir string, f *os.File) erro
 		if h.Typeflag != tar.TypeReg || !layoutFile.MatchString(name) {
 			continue
 		}
-		if err := copyTo(filepath.Join(dir, filepath.FromSlash(name)), tr); err != nil {
+		err = copyTo(filepath.Join(dir, filepath.FromSlash(name)), tr)
+		if errors.Is(err, fs.ErrExist) {
+			return &archive.Error{Entry: name, Reason: "is in the archive more than once"}
+		}
+		if err != nil {
 			return fmt.Errorf("cannot read the image: %w", err)
 		}
 	}
