@@ -92,15 +92,16 @@ func (l *Links) token(s Subscription) string {
 
 // parse returns the subscription of a token that dew signed.
 func (l *Links) parse(token string) (s Subscription, err error) {
-	if len(token) > maxToken {
+	if len(token) > maxToken || strings.ContainsAny(token, "\r\n") { // which base64 ignores
 		return s, errSignature
 	}
 	first, second, _ := strings.Cut(token, ".")
-	payload, err := base64.RawURLEncoding.DecodeString(first)
+	enc := base64.RawURLEncoding.Strict() // each subscription has exactly one token
+	payload, err := enc.DecodeString(first)
 	if err != nil {
 		return s, errSignature
 	}
-	sum, err := base64.RawURLEncoding.DecodeString(second)
+	sum, err := enc.DecodeString(second)
 	if err != nil || !hmac.Equal(sum, l.sign(payload)) {
 		return s, errSignature
 	}

@@ -58,6 +58,25 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Only one form of a token is accepted: not one with another last character or with line
+// breaks, even if it decodes to the same bytes.
+func TestLinksHaveOneForm(t *testing.T) {
+	t.Parallel()
+	l := newLinks(t, filepath.Join(t.TempDir(), "a.db"))
+	token := l.token(Subscription{Version: 1, User: "u", Client: "c", Kind: "k"})
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_\n"
+	last := len(token) - 1
+	for _, c := range alphabet {
+		bad := token[:last] + string(c)
+		if _, err := l.parse(bad); (err == nil) != (bad == token) {
+			t.Errorf("parse with the last character %q: %v", c, err)
+		}
+	}
+	if _, err := l.parse(token + "\n"); !errors.Is(err, errSignature) {
+		t.Errorf("parse with a line break: %v", err)
+	}
+}
+
 // No token without a signature is accepted.
 func FuzzParse(f *testing.F) {
 	l := &Links{key: []byte("key"), base: "http://x/unsubscribe"}
