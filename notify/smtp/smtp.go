@@ -201,7 +201,7 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	}
 	l, err := s.open(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
+		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, &cleanError{err})
 	}
 	e := envelope{msg, m.Handover}
 	used := l.mails > 0 // read now: after sending, another mail may use the connection
@@ -209,12 +209,12 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	if used && closedByServer(err) {
 		// The server closed the idle connection before anything was sent over it.
 		if l, err = s.dial(ctx); err != nil {
-			return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
+			return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, &cleanError{err})
 		}
 		err = s.sendOver(ctx, l, e)
 	}
 	if err != nil {
-		return fmt.Errorf("the mail server %s did not accept the mail: %w", s.c.Address, err)
+		return fmt.Errorf("the mail server %s did not accept the mail: %w", s.c.Address, &cleanError{err})
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 func (s *Client) Check(ctx context.Context) error {
 	l, err := s.dial(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, err)
+		return fmt.Errorf("cannot connect to the mail server %s: %w", s.c.Address, &cleanError{err})
 	}
 	l.quit()
 	return nil

@@ -10,6 +10,7 @@ import (
 	"net/textproto"
 	"strings"
 	"time"
+	"unicode"
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
@@ -99,6 +100,7 @@ func (s *Client) authenticate(l *connection, encrypted bool) error {
 // possible over a connection, or "".
 func (s *Client) cannotAuthenticate(l *connection, encrypted bool) string {
 	offered, mechanisms := l.client.Extension("AUTH")
+	mechanisms = clean(mechanisms)
 	switch {
 	case !offered:
 		return "the server does not support SMTP AUTH"
@@ -197,6 +199,28 @@ func oneLine(err error) error {
 		return err
 	}
 	return fmt.Errorf("%d %s", answer.Code, strings.Join(strings.Fields(answer.Msg), " "))
+}
+
+// cleanError is an error whose text has no control characters. A mail server chooses a
+// part of the text, and terminals and logs must not interpret it.
+type cleanError struct{ err error }
+
+func (e *cleanError) Error() string { return clean(e.err.Error()) }
+
+// Unwrap returns the error with its kind.
+func (e *cleanError) Unwrap() error { return e.err }
+
+// clean replaces the control characters and the invalid UTF-8 of a text.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // sendOver sends over a connection and keeps it open for the next mail, if its state is
