@@ -23,6 +23,11 @@ type buildCaches struct {
 
 func (c *buildCaches) cacheFile(app string) string { return filepath.Join(c.cacheDir, app+".tar") }
 
+func (c *buildCaches) hasCache(app string) bool {
+	_, err := os.Stat(c.cacheFile(app))
+	return err == nil
+}
+
 // storeCache stores the cache of an app after staging.
 func (c *buildCaches) storeCache(ctx context.Context, app string, files Files) (err error) {
 	if c.cacheDir == "" {

@@ -16,13 +16,18 @@ import (
 )
 
 // basics are the programs that every stack has.
-var basics = []string{"basename", "cat", "chmod", "cp", "cut", "dirname", "env", "grep", "head", "md5sum", "mkdir", "mv", "rm", "sed", "sh", "tr", "wc"}
+var basics = []string{"basename", "cat", "chmod", "cp", "cut", "dirname", "env", "find", "grep", "head", "md5sum", "mkdir", "mv", "rm", "sed", "sh", "tar", "tr", "wc"}
 
-// toolbox returns a folder with the basic programs and some others, for PATH.
+// toolbox returns a folder with the basic programs and some others, for PATH. Another
+// program can replace a basic one: then there is no link, because writing to a link would
+// overwrite the program of the machine.
 func toolbox(t *testing.T, more map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range basics {
+		if _, replaced := more[name]; replaced {
+			continue
+		}
 		p, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +37,12 @@ func toolbox(t *testing.T, more map[string]string) string {
 		}
 	}
 	for name, script := range more {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString("#!/bin/sh\n" + script + "\n")
+		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,6 +52,7 @@ func toolbox(t *testing.T, more map[string]string) string {
 // scriptRun is the result of the script that runs buildpacks.
 type scriptRun struct {
 	code   int
+	stdout string
 	stderr string
 	result map[string]string
 	top    string // folder in place of /tmp
@@ -50,14 +61,19 @@ type scriptRun struct {
 // runScript stages an app with the built-in buildpacks, without a container.
 func runScript(t *testing.T, path string, files map[string]string, buildpacks ...string) scriptRun {
 	t.Helper()
-	top := t.TempDir()
+	return runScriptIn(t, t.TempDir(), path, files, buildpacks...)
+}
+
+// runScriptIn does the same with a folder in place of /tmp, which can have a cache.
+func runScriptIn(t *testing.T, top, path string, files map[string]string, buildpacks ...string) scriptRun {
+	t.Helper()
 	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		y.withBuilder(&fakeBuilder{})
 		packs, err := y.builds.o.Catalog.choose(buildpacks, stack.Stack{Name: "host"}, y.builds.packages)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := planTar(packs, len(buildpacks) == 0)
+		plan, err := planTar(packs, stack.Stack{ID: "1"}, len(buildpacks) == 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,13 +91,13 @@ func runScript(t *testing.T, path string, files map[string]string, buildpacks ..
 	}
 	c := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(top, "buildpacks", "stage.sh"), top)
 	c.Env = []string{"PATH=" + path, "HOME=" + filepath.Join(top, "home"), "CF_STACK=host"}
-	var stderr strings.Builder
-	c.Stderr = &stderr
+	var stdout, stderr strings.Builder
+	c.Stdout, c.Stderr = &stdout, &stderr
 	err := c.Run()
 	if bad := (*exec.ExitError)(nil); err != nil && !errors.As(err, &bad) {
 		t.Fatal(err)
 	}
-	run := scriptRun{code: c.ProcessState.ExitCode(), stderr: stderr.String(), result: map[string]string{}, top: top}
+	run := scriptRun{code: c.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String(), result: map[string]string{}, top: top}
 	results, err := filepath.Glob(filepath.Join(top, "result", "*"))
 	if err != nil {
 		t.Fatal(err)

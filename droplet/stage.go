@@ -58,7 +58,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 		return Droplet{}, err
 	}
 	downloaded(b, w.App, k)
-	plan, err := planTar(packs, len(w.Buildpacks) == 0)
+	plan, err := planTar(packs, st, len(w.Buildpacks) == 0)
 	if err != nil {
 		return Droplet{}, err
 	}
@@ -77,7 +77,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 		}
 	}
 	s.Layers = append(s.Layers, helperLayers(packs)...)
-	if _, err := os.Stat(b.cacheFile(w.App)); err == nil {
+	if b.hasCache(w.App) {
 		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
 	}
 	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
@@ -103,14 +103,14 @@ func helperLayers(packs []chosen) []Layer {
 }
 
 // planTar returns a tar of the script that runs buildpacks, and its input.
-func planTar(packs []chosen, detect bool) ([]byte, error) {
+func planTar(packs []chosen, st stack.Stack, detect bool) ([]byte, error) {
 	script, err := scripts.ReadFile(stageScript)
 	if err != nil {
 		return nil, err
 	}
 	var plan, out bytes.Buffer
 	w := tar.NewWriter(&out)
-	errs := addFile(w, "stage.sh", script)
+	errs := errors.Join(addFile(w, "stage.sh", script), addFile(w, "stack", []byte(st.ID+"\n")))
 	for i, h := range packs {
 		how := "here"
 		if h.url != "" {
@@ -161,7 +161,9 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
 		return err
 	}
 	uploaded(b, d.App, d.Image)
-	if err := b.storeCache(ctx, d.App, t.files); err != nil {
+	if results["cache-unchanged"] != "" && b.hasCache(d.App) {
+		b.o.Say(d.App, "The build artifacts cache is unchanged")
+	} else if err := b.storeCache(ctx, d.App, t.files); err != nil {
 		// Not an error: at worst, the next staging runs without a cache, like the first.
 		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
 	} else if fi, err := os.Stat(b.cacheFile(d.App)); err == nil {

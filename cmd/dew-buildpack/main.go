@@ -5,6 +5,9 @@
 //	    compares the version on the stack with the one that the app in FOLDER asks for.
 //	    It prints notes and warnings, and writes the reason of a refusal to the file
 //	    REASON
+//	dew-buildpack dependencies LANGUAGE VERSION FOLDER FILE...
+//	    prints a key that changes with the dependencies of the app in FOLDER, and with
+//	    each FILE. It prints nothing if the files of the app do not determine them
 //	dew-buildpack nginx-check FOLDER COPY REASON
 //	    checks the nginx.conf of the app in FOLDER, and changes its COPY
 //	dew-buildpack nginx-start FOLDER
@@ -15,10 +18,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/dewrun/dew/droplet/dependencies"
 	"github.com/dewrun/dew/droplet/versions"
 )
 
@@ -28,6 +33,7 @@ const (
 )
 
 const usage = `usage: dew-buildpack version LANGUAGE VERSION FOLDER REASON
+       dew-buildpack dependencies LANGUAGE VERSION FOLDER FILE...
        dew-buildpack nginx-check FOLDER COPY REASON
        dew-buildpack nginx-start FOLDER`
 
@@ -37,6 +43,8 @@ func run(args []string, out, errs io.Writer) int {
 	switch {
 	case len(args) == 5 && args[0] == "version":
 		return checkVersion(args[1:], out, errs)
+	case len(args) >= 4 && args[0] == "dependencies":
+		return printKey(args[1:], out, errs)
 	case len(args) == 4 && args[0] == "nginx-check":
 		return checkNginx(args[1], args[2], args[3], out, errs)
 	case len(args) == 2 && args[0] == "nginx-start":
@@ -65,6 +73,28 @@ func checkVersion(args []string, out, errs io.Writer) int {
 		return 0
 	}
 	return refuse(args[3], r.Refused, errs)
+}
+
+// printKey prints the key of the dependencies of an app, as the arguments say.
+func printKey(args []string, out, errs io.Writer) int {
+	var context bytes.Buffer
+	for _, name := range args[3:] {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			fmt.Fprintln(errs, "dew-buildpack:", err)
+			return exitFailed
+		}
+		fmt.Fprintf(&context, "%q\n", raw)
+	}
+	key, err := dependencies.Key(dependencies.App{Language: args[0], Version: args[1], Files: os.DirFS(args[2]), Env: os.Environ(), Context: &context})
+	if err != nil {
+		fmt.Fprintln(errs, "dew-buildpack:", err)
+		return exitFailed
+	}
+	if key != "" {
+		fmt.Fprintln(out, key)
+	}
+	return 0
 }
 
 // refuse writes the reason why an app cannot be staged.

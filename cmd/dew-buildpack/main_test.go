@@ -76,3 +76,30 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestDependencies(t *testing.T) {
+	dir := appFolder(t, map[string]string{"requirements.txt": "x==1\n", "stack": "one"})
+	stack := filepath.Join(dir, "stack")
+	first := call(t, "dependencies", "python", "3.11.2", dir, stack)
+	if first.code != 0 || len(strings.TrimSpace(first.out)) != 64 || first.errs != "" {
+		t.Fatalf("a pinned package: %+v", first)
+	}
+	if again := call(t, "dependencies", "python", "3.11.2", dir, stack); again != first {
+		t.Errorf("the same again: %+v, want %+v", again, first)
+	}
+	if err := os.WriteFile(stack, []byte("two"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if other := call(t, "dependencies", "python", "3.11.2", dir, stack); other.code != 0 || other.out == first.out {
+		t.Errorf("another stack: %+v, want another key", other)
+	}
+	loose := appFolder(t, map[string]string{"requirements.txt": "x\n"})
+	if r := call(t, "dependencies", "python", "3.11.2", loose, stack); r.code != 0 || r.out != "" || r.errs != "" {
+		t.Errorf("a package without a version: %+v, want no key", r)
+	}
+	for _, args := range [][]string{{"cobol", "1", dir, stack}, {"python", "1", dir, filepath.Join(dir, "missing")}} {
+		if r := call(t, append([]string{"dependencies"}, args...)...); r.code != exitFailed || r.out != "" || r.errs == "" {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}

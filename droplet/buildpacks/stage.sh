@@ -5,9 +5,9 @@
 #   /tmp/cache        stored for the next build of the app
 #   /tmp/deps/<n>     the files of the n-th buildpack
 #   /tmp/profile.d    scripts that are sourced before the app starts
-#   /tmp/buildpacks   <n>/, and the file plan or all (to try): <n> <how to fetch it> <name>
+#   /tmp/buildpacks   <n>/, the file plan or all (to try): <n> <how to fetch it> <name>, and stack: its ID
 #   /tmp/result       the results for dewd: detected, used, release.yml, Procfile, launch-<n>.yml, config-<n>.yml,
-#                     version-<n>, failed, and from the built-in buildpacks: missing, reason
+#                     version-<n>, failed, cache-unchanged, and from the built-in buildpacks: missing, reason
 #
 # An argument replaces /tmp.
 set -u
@@ -16,6 +16,14 @@ build=$top/app cache=$top/cache deps=$top/deps profile=$top/profile.d packs=$top
 mkdir -p "$build" "$cache" "$deps" "$profile" "$result" "$HOME/tmp"
 umask 022
 no_app=222 no_compile=223 no_release=224 no_buildpack=225
+
+# cache_state WORD prints a checksum of the names and times of the files in the cache. Nobody
+# can set the change time of a file, so a write always changes the result. Without find, the
+# result is that of WORD.
+cache_state() {
+	{ find "$cache" -printf '%P %y %m %s %T@ %C@ %l\n' 2>/dev/null || echo "$1"; } | md5sum
+}
+cached=$(cache_state before)
 
 # fail CODE SENTENCE
 fail() {
@@ -163,4 +171,5 @@ while read -r n how name; do
 	[ ! -f "$packs/$n/VERSION" ] || head -c 512 "$packs/$n/VERSION" >"$result/version-$index"
 	index=$((index + 1))
 done <"$packs/plan"
+[ "$(cache_state after)" != "$cached" ] || echo yes >"$result/cache-unchanged"
 [ ! -f "$build/Procfile" ] || cp "$build/Procfile" "$result/Procfile"
