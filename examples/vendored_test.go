@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,6 +69,27 @@ func TestVendoredModules(t *testing.T) {
 			wantLine(t, stagingLines(t, name), pattern)
 		}
 	}
+	// pushAgain changes a file and pushes. The build must not install the dependencies again.
+	pushAgain := func(t *testing.T, dir, name, file, want string) {
+		t.Helper()
+		const reused = `Using the dependencies of the last build`
+		if lines := stagingLines(t, name); slices.ContainsFunc(lines, regexp.MustCompile(reused).MatchString) {
+			t.Errorf("the first build reuses dependencies:\n%s", strings.Join(lines, "\n"))
+		}
+		write(t, filepath.Join(dir, file), "changed", 0o644)
+		pushAndCheck(t, dir, name, want, reused, `The build artifacts cache is unchanged`)
+	}
+	t.Run("node from the last build", func(t *testing.T) {
+		dir, module := t.TempDir(), t.TempDir()
+		write(t, filepath.Join(module, "package.json"), `{"name":"greet","version":"1.0.0","main":"index.js"}`, 0o644)
+		write(t, filepath.Join(module, "index.js"), `module.exports = "hello from a package\n"`, 0o644)
+		command(t, module, "npm", "pack", "--silent", "--pack-destination", dir)
+		write(t, filepath.Join(dir, "package.json"), `{"name":"reused","version":"1.0.0","dependencies":{"greet":"file:greet-1.0.0.tgz"}}`, 0o644)
+		command(t, dir, "npm", "install", "--silent", "--package-lock-only", "--offline")
+		write(t, filepath.Join(dir, "server.js"), `require("http").createServer((q, a) => a.end(require("greet"))).listen(process.env.PORT)`, 0o644)
+		pushAndCheck(t, dir, "reused-node", "hello from a package\n")
+		pushAgain(t, dir, "reused-node", "notes.txt", "hello from a package\n")
+	})
 	t.Run("node", func(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "package.json"), `{"name":"vendored","version":"1.0.0","dependencies":{"greet":"1.0.0"}}`, 0o644)
@@ -105,6 +128,7 @@ class H(BaseHTTPRequestHandler):
 HTTPServer(("", int(os.environ["PORT"])), H).serve_forever()
 `, 0o644)
 		pushAndCheck(t, dir, "vendored-python", "hello from a wheel\n")
+		pushAgain(t, dir, "vendored-python", "notes.txt", "hello from a wheel\n")
 	})
 	t.Run("php", func(t *testing.T) {
 		dir := t.TempDir()
@@ -128,7 +152,7 @@ HTTPServer(("", int(os.environ["PORT"])), H).serve_forever()
 		write(t, filepath.Join(gem, "greet.gemspec"), "Gem::Specification.new { |s| s.name = 'greet'; s.version = '1.0'; s.summary = 'x'; s.authors = ['x']; s.files = ['lib/greet.rb'] }\n", 0o644)
 		command(t, gem, "gem", "build", "-q", "greet.gemspec")
 		write(t, filepath.Join(dir, "Gemfile"), "source 'https://gems.invalid'\ngem 'greet', '1.0'\n", 0o644)
-		write(t, filepath.Join(dir, "Gemfile.lock"), "GEM\n  remote: https://gems.invalid/\n  specs:\n    greet (1.0)\n\nPLATFORMS\n  ruby\n\nDEPENDENCIES\n  greet (= 1.0)\n", 0o644)
+		write(t, filepath.Join(dir, "Gemfile.lock"), "GEM\n  remote: https://gems.invalid/\n  specs:\n    greet (1.0)\n\nPLATFORMS\n  ruby\n\nDEPENDENCIES\n  greet (= 1.0)\n\nBUNDLED WITH\n   99.0.0\n", 0o644)
 		b, err := os.ReadFile(filepath.Join(gem, "greet-1.0.gem"))
 		if err != nil {
 			t.Fatal(err)
@@ -146,6 +170,10 @@ loop do
   client.close
 end
 `, 0o644)
-		pushAndCheck(t, dir, "vendored-ruby", "hello from a gem\n")
+		pushAndCheck(t, dir, "vendored-ruby", "hello from a gem\n", `because 99\.0\.0 in Gemfile\.lock is not installed`)
+		if lines := stagingLines(t, "vendored-ruby"); slices.ContainsFunc(lines, regexp.MustCompile(`Installing Bundler|Could not`).MatchString) {
+			t.Errorf("Bundler tries to download itself or the gem:\n%s", strings.Join(lines, "\n"))
+		}
+		pushAgain(t, dir, "vendored-ruby", "notes.txt", "hello from a gem\n")
 	})
 }
