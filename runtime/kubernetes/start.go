@@ -125,7 +125,9 @@ func (c starting) build(ctx context.Context, kind string) error {
 	c.mu.Lock()
 	c.spawn(c.run)
 	c.mu.Unlock()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	// The end of a start does not cancel the call: otherwise the cluster could create the
+	// Pod after create has deleted it.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	pods := e.cfg.Client.CoreV1().Pods(e.cfg.Namespace)
 	if _, err := pods.Create(call, podTemplate{e}.pod(s, kind, image), metav1.CreateOptions{}); err != nil {
@@ -133,6 +135,9 @@ func (c starting) build(ctx context.Context, kind string) error {
 			return fmt.Errorf("cannot create the Pod: %w", err)
 		}
 		return unavailable(fmt.Errorf("cannot create the Pod: %w", err))
+	}
+	if err := ctx.Err(); err != nil { // create deletes the Pod
+		return unavailable(fmt.Errorf("the start ended before the Pod was created: %w", err))
 	}
 	return nil
 }
