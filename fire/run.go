@@ -120,10 +120,6 @@ func (r *run) all(ctx context.Context) (err error) {
 
 // begin pushes the apps and starts the load, which runs until loads is done.
 func (r *run) begin(ctx, loads context.Context) error {
-	before, err := r.world.Stored(ctx)
-	if err != nil {
-		return err
-	}
 	r.ledger, r.apps = load.NewLedger(), load.Plan(r.Apps, r.Lines)
 	if err := load.Push(ctx, r.world, r.apps); err != nil {
 		return err
@@ -145,7 +141,7 @@ func (r *run) begin(ctx, loads context.Context) error {
 	r.workers.Go(func() { load.Mails(loads, r.world, r.ledger) })
 	r.workers.Go(func() { check.Watch(loads, r.world, r.ledger, r.churn.App.Name) })
 	r.subject = check.NewSubject(r.world, r.ledger, r.apps, fs)
-	r.subject.Peers, r.subject.Before = r.peers, before
+	r.subject.Peers = r.peers
 	r.env = &faults.Env{World: r.world, Ledger: r.ledger, Slots: load.Slots(r.apps[:len(r.apps)-1]), Peers: r.peers, Pause: r.churn.Pause, Note: r.note}
 	took, err := check.Settle(ctx, r.subject, r.Bound)
 	fmt.Fprintf(r.Out, "seed %d: %d apps with %d instances, settled after %s\n", r.Seed, len(r.apps), len(load.Slots(r.apps)), took.Round(time.Millisecond))

@@ -23,9 +23,8 @@ type Subject struct {
 	Ledger    *load.Ledger
 	Apps      []load.App
 	Followers []*load.Follower
-	Peers     *load.Peers    // nil without peers
-	Churn     *load.Churn    // nil if no app comes and goes
-	Before    map[string]int // what was stored before the first push
+	Peers     *load.Peers // nil without peers
+	Churn     *load.Churn // nil if no app comes and goes
 
 	baseline map[int]world.Sample // first measurement of each dewd, by its start
 	samples  []world.Sample

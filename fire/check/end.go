@@ -129,12 +129,7 @@ func Deleted(ctx context.Context, s *Subject, bound time.Duration) error {
 		if err != nil {
 			return err
 		}
-		for name, n := range stored {
-			if n > s.Before[name] {
-				left = append(left, fmt.Sprintf("stored %s = %d, before the first push %d", name, n, s.Before[name]))
-			}
-		}
-		if len(left) > 0 {
+		if left = append(left, stored...); len(left) > 0 {
 			slices.Sort(left)
 			return errors.New(strings.Join(left, "; "))
 		}

@@ -8,29 +8,37 @@ import (
 	"strings"
 )
 
-// Stored counts what apps leave in containerd and on the disk: containers, snapshots,
-// images, disk images, and files of packages and droplets.
-func (w *World) Stored(ctx context.Context) (map[string]int, error) {
-	counts := map[string]int{}
-	for name, args := range map[string][]string{
-		"containers": {"containers", "list", "-q"},
-		"images":     {"images", "list", "-q"},
-		"snapshots":  {"snapshots", "list"},
+// Stored lists what apps have in containerd and on the disk: containers, snapshots, images,
+// disks, droplets, stacks, logs and files of crashes. It leaves out what dewd keeps for the
+// next app: the stack of the machine and empty disks. dewd keeps uploaded files for some
+// minutes, so packages are not listed.
+func (w *World) Stored(ctx context.Context) ([]string, error) {
+	var all []string
+	for kind, args := range map[string][]string{
+		"container": {"containers", "list", "-q"},
+		"image":     {"images", "list", "-q"},
+		"snapshot":  {"snapshots", "list"},
 	} {
 		out, err := w.ctr(ctx, args...)
 		if err != nil {
 			return nil, err
 		}
-		counts[name] = len(strings.Split(strings.TrimSpace(out), "\n"))
-		if strings.TrimSpace(out) == "" {
-			counts[name] = 0
+		for line := range strings.Lines(out) {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if name != "" && name != "KEY" && !strings.HasPrefix(name, "dew-stack-") {
+				all = append(all, kind+" "+name)
+			}
 		}
 	}
-	for _, folder := range []string{"disks", "packages", "droplets", "stacks", "crashed", "logs"} {
+	for _, folder := range []string{"disks", "droplets", "stacks", "crashed", "logs"} {
 		found, _ := filepath.Glob(filepath.Join(w.volume, folder, "*")) // the pattern is correct
-		counts[folder] = len(found)
+		for _, path := range found {
+			if name := filepath.Base(path); !strings.HasPrefix(name, "template-") {
+				all = append(all, folder+"/"+name)
+			}
+		}
 	}
-	return counts, nil
+	return all, nil
 }
 
 // ctr runs a command of containerd's client.
