@@ -10,8 +10,8 @@ import (
 
 // Stored lists what apps have in containerd and on the disk: containers, snapshots, images,
 // disks, droplets, stacks, logs and files of crashes. It leaves out what dewd keeps for the
-// next app: the stack of the machine and empty disks. dewd keeps uploaded files for some
-// minutes, so packages are not listed.
+// next app: the stack of the machine, empty disks and the reserve of the logs. It keeps
+// uploaded files for some minutes, so packages are not listed.
 func (w *World) Stored(ctx context.Context) ([]string, error) {
 	var all []string
 	for kind, args := range map[string][]string{
@@ -33,7 +33,7 @@ func (w *World) Stored(ctx context.Context) ([]string, error) {
 	for _, folder := range []string{"disks", "droplets", "stacks", "crashed", "logs"} {
 		found, _ := filepath.Glob(filepath.Join(w.volume, folder, "*")) // the pattern is correct
 		for _, path := range found {
-			if name := filepath.Base(path); !strings.HasPrefix(name, "template-") {
+			if name := filepath.Base(path); !strings.HasPrefix(name, "template-") && name != "reserve" {
 				all = append(all, folder+"/"+name)
 			}
 		}
