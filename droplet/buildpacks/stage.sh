@@ -17,7 +17,7 @@ mkdir -p "$build" "$cache" "$deps" "$profile" "$result" "$HOME/tmp"
 umask 022
 no_app=222 no_compile=223 no_release=224 no_buildpack=225
 
-# cache_state WORD prints a checksum of the names and times of the files in the cache. Nobody
+# cache_state WORD prints a checksum of the names and times of the files in the cache. No program
 # can set the change time of a file, so a write always changes the result. Without find, the
 # result is that of WORD.
 cache_state() {
