@@ -9,6 +9,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/fire/world"
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -30,7 +31,9 @@ func TestFollower(t *testing.T) {
 		"hole":        {[]v3.Line{line(1, "main i 1"), line(2, "main i 3")}, "printed line 3 after line 1"},
 		"double":      {[]v3.Line{line(1, "main i 1"), line(2, "main i 1")}, "printed line 1 after line 1"},
 		"lost number": {[]v3.Line{line(1, "main i 1"), line(3, "main i 2")}, "line 3 follows line 1"},
-		"gap":         {[]v3.Line{{Seq: 1, Instance: "i", Lost: &v3.Loss{Lines: 4, Cause: "retention"}}}, "4 lines of instance i are lost"},
+		"gap":         {[]v3.Line{{Seq: 1, Instance: "i", Lost: &v3.Loss{Lines: 4, Cause: logstream.LostDamage}}}, "4 lines of instance i are lost"},
+		"old lines":   {[]v3.Line{line(1, "main i 1"), {Seq: 2, Lost: &v3.Loss{Lines: 4, Cause: logstream.LostRetention}}, line(3, "main i 2")}, ""},
+		"old missing": {[]v3.Line{line(1, "main i 1"), {Seq: 2, Lost: &v3.Loss{Lines: 4, Cause: logstream.LostRetention}}, line(3, "main i 3")}, "printed line 3 after line 1"},
 		"cut":         {append(nine("lost"), line(10, "main lost 1")), ""},
 		"not cut":     {append(nine("i"), line(10, "main i 1")), "printed line 1 after line 9"},
 		"incomplete":  {[]v3.Line{line(1, "main i 1")}, "printed 2 lines, and the log has 1"},
@@ -66,6 +69,22 @@ func TestEndings(t *testing.T) {
 	l.End("i", Ending{Cause: []string{"ignored"}})
 	if got := l.Endings()["i"]; fmt.Sprint(got.Cause) != "[exited capture_failed]" || got.Maybe || !got.LosesOutput || !got.AnyProcess {
 		t.Errorf("ending = %+v", got)
+	}
+}
+
+// An instance that is seen for the first time during a fault can end because of it.
+func TestStarting(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	see := func(id string) { l.See(world.Instance{ID: id, Slot: world.Slot{App: "a"}}) }
+	see("before")
+	over := l.Starting(Ending{Cause: []string{"start_failed"}, Maybe: true})
+	see("before")
+	see("during")
+	over()
+	see("after")
+	if got := l.Endings(); len(got) != 1 || !got["during"].Maybe {
+		t.Errorf("endings = %+v, want one for the instance that started during the fault", got)
 	}
 }
 
