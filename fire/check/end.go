@@ -125,7 +125,7 @@ func Deleted(ctx context.Context, s *Subject, bound time.Duration) error {
 				left = append(left, fmt.Sprintf("%s = %d", name, n))
 			}
 		}
-		stored, err := s.World.Stored(ctx)
+		stored, err := world.Stored(ctx, s.World)
 		if err != nil {
 			return err
 		}

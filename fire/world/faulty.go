@@ -27,12 +27,12 @@ func (w *World) Faulty() error {
 			return fmt.Errorf("dewd reports a defect:\n%s", b[max(0, i-around/6):min(len(b), i+around)])
 		}
 	}
-	w.read(b)
+	readOutput(w, b)
 	return nil
 }
 
-// read notes what dewd's output says about instances. Hold w.mu.
-func (w *World) read(b []byte) {
+// readOutput notes what dewd's output says about instances. Hold w.mu.
+func readOutput(w *World, b []byte) {
 	// The last line can be incomplete. The words of Faulty begin with the end of a line.
 	end := max(0, bytes.LastIndexByte(b, '\n'))
 	w.checked += int64(end)
@@ -71,6 +71,6 @@ func (w *World) Forgive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b, err := outputFrom(w.LogFile(), w.checked); err == nil {
-		w.read(b)
+		readOutput(w, b)
 	}
 }

@@ -12,14 +12,14 @@ import (
 // disks, droplets, stacks, logs and files of crashes. It leaves out what dewd keeps for the
 // next app: the stack of the machine, empty disks and the reserve of the logs. It keeps
 // uploaded files for some minutes, so packages are not listed.
-func (w *World) Stored(ctx context.Context) ([]string, error) {
+func Stored(ctx context.Context, w *World) ([]string, error) {
 	var all []string
 	for kind, args := range map[string][]string{
 		"container": {"containers", "list", "-q"},
 		"image":     {"images", "list", "-q"},
 		"snapshot":  {"snapshots", "list"},
 	} {
-		out, err := w.ctr(ctx, args...)
+		out, err := ctr(ctx, w, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (w *World) Stored(ctx context.Context) ([]string, error) {
 }
 
 // ctr runs a command of containerd's client.
-func (w *World) ctr(ctx context.Context, args ...string) (string, error) {
+func ctr(ctx context.Context, w *World, args ...string) (string, error) {
 	args = append([]string{"--address", filepath.Join(w.Run, "containerd", "containerd.sock"), "--namespace", w.Names.Namespace}, args...)
 	out, err := exec.CommandContext(ctx, "ctr", args...).CombinedOutput()
 	if err != nil {
