@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/fire/load"
 	"github.com/dewrun/dew/fire/world"
 	"github.com/dewrun/dew/runtime/containerd/names"
 )
@@ -79,8 +80,8 @@ func scarcity() []Fault {
 		{Name: "dewd without free files", Weight: 1, Inject: fewFiles},
 		{Name: "dewd without free threads", Weight: 1, Inject: fewThreads},
 		{Name: "dewd without free memory", Weight: 1, Inject: fewMemory},
-		{Name: "dewd without processor time", Weight: 1, Inject: starved(func(e *Env) (int, error) { return e.World.Dewd() })},
-		{Name: "containerd without processor time", Weight: 1, Inject: starved(func(e *Env) (int, error) { return e.World.Containerd() })},
+		{Name: "dewd without processor time", Weight: 1, Inject: starved(findDewd)},
+		{Name: "containerd without processor time", Weight: 1, Inject: starved(findContainerd)},
 		{Name: "disk full", Weight: 1, Inject: preventing(diskFull(0))},
 		{Name: "disk nearly full", Weight: 1, Inject: preventing(diskFull(512 << 10))},
 	}
@@ -160,10 +161,10 @@ func (e *Env) limitDewd(ctx context.Context, controller, limit string) (func() e
 	}, nil
 }
 
-// starved lets a process use 1% of a processor.
-func starved(find func(*Env) (int, error)) Inject {
-	return func(_ context.Context, e *Env, _ Draw) (func() error, error) {
-		pid, err := find(e)
+// starved lets a daemon use 1% of a processor.
+func starved(find func(context.Context, *Env, Draw) (int, string, load.Ending, error)) Inject {
+	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
+		pid, _, _, err := find(ctx, e, d)
 		if err != nil {
 			return nil, err
 		}
