@@ -51,10 +51,6 @@ func BenchmarkPush(b *testing.B) {
 func (c *cell) benchApp() string {
 	c.t.Helper()
 	dir := filepath.Join(filepath.Dir(c.root), "app")
-	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	text := fmt.Sprintf(`applications:
 - name: bench
   buildpacks: [binary_buildpack]
@@ -64,16 +60,10 @@ func (c *cell) benchApp() string {
   sidecars:
   - {name: clock, process_types: [web], command: "while :; do date +%%s%%N; sleep 0.1; done", memory: 32MB}
 `, dir)
-	for name, data := range map[string][]byte{"app/testapp": program, "manifest.yml": []byte(text)} {
-		path := filepath.Join(filepath.Dir(c.root), name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			c.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o755); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	return filepath.Join(filepath.Dir(c.root), "manifest.yml")
+	c.writeFile(filepath.Join(dir, "testapp"), c.testapp())
+	file := filepath.Join(filepath.Dir(c.root), "manifest.yml")
+	c.writeFile(file, text)
+	return file
 }
 
 func (c *cell) router() string {

@@ -17,7 +17,7 @@ func BenchmarkReady(b *testing.B) {
 	c := newCell(b)
 	c.start()
 	dir := filepath.Join(filepath.Dir(c.root), "app")
-	c.writeFile(filepath.Join(dir, "testapp"), string(c.testapp()))
+	c.writeFile(filepath.Join(dir, "testapp"), c.testapp())
 	var text strings.Builder
 	text.WriteString("applications:\n")
 	for i := range 100 {

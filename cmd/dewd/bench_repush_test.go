@@ -29,7 +29,7 @@ func BenchmarkRepush(b *testing.B) {
 		{"python", pythonApp(b), []string{"-b", "python_buildpack", "-c", "python3 -m http.server 8080"}},
 	} {
 		dir := filepath.Join(filepath.Dir(c.root), app.name)
-		app.files["testapp"] = string(c.testapp())
+		app.files["testapp"] = c.testapp()
 		for name, text := range app.files {
 			c.writeFile(filepath.Join(dir, name), text)
 		}
@@ -58,13 +58,13 @@ func (c *cell) pushed(router string, push []string) time.Duration {
 	return time.Since(began)
 }
 
-func (c *cell) testapp() []byte {
+func (c *cell) testapp() string {
 	c.t.Helper()
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return program
+	return string(program)
 }
 
 func (c *cell) writeFile(path, text string) {

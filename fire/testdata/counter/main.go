@@ -1,5 +1,5 @@
-// Command counter is the app of the fault suite. It prints $LINES numbered lines per second,
-// and tells over HTTP how many it has printed.
+// Command counter is the app of the fault suite. It prints numbered lines, $LINES per second
+// after a request to /lines and few otherwise, and tells over HTTP how many it has printed.
 //
 //	counter main              on $PORT; the answer has the count of its sidecar as well
 //	counter sidecar ADDRESS   on an address inside the instance
