@@ -80,6 +80,11 @@ func (s *Slot) failHealth(ctx context.Context, e runtime.Exit) step {
 // engine forgets a process after it is reaped, so the record must be finished.
 func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, order runtime.Order) {
 	r := s.record(in, e, order)
+	in.record = &r
+	// Without a container, only the record tells the next daemon that the line is due.
+	if in.container == nil && !s.storeRecord(ctx, in) {
+		return
+	}
 	var lines []logstream.Envelope
 	if in.container != nil && e.Ended() {
 		lines = in.reap(ctx, e.Exec, s.sup.policy.ReapLimit, s.log)
@@ -94,6 +99,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 		r.Unlogged = !announced
 		s.announce(ctx, &r, s.sup.policy.CallLimit) // if the last lines cannot be written, write at least the record
 	} else {
+		r.Unlogged = false
 		r.Mark(e.Exec, batch[:len(lines)])
 	}
 	if in.container != nil {
@@ -106,7 +112,6 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	s.log.Info("instance crashed", "app", r.App, "instance", r.Instance, "cause", e.Cause,
 		"description", r.Description, "count", r.CrashCount)
 	s.sup.count(func(st *runtime.Stats) { st.Crashes[e.Cause]++; st.Verdicts[r.Verdict("").Class]++ })
-	in.record = &r
 	if err := in.save(s.sup.exits); err != nil {
 		s.log.Error("cannot store exit record, trying again before the next start", "instance", r.Instance, "err", err)
 	}
@@ -150,6 +155,7 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 		First: e, ProbableSignal: e.ProbableSignal(), Order: order,
 		StartedAt: in.spec.StartedAt, Stack: in.spec.Stack.Name, Port: in.spec.Port(), Processes: len(in.spec.Processes),
 		CrashCount: last.CrashesInARow(), CrashedAt: e.At, NextStart: e.At,
+		Complete: in.container == nil, Unlogged: in.container == nil,
 	}
 	if e.Cause.Counts() {
 		r.CrashCount++
@@ -171,7 +177,9 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 // waits for that. It returns false if the slot was stopped, or the daemon exits.
 func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	for n := 1; ; n++ {
-		s.announce(ctx, in.record, s.sup.policy.CallLimit)
+		if in.container != nil {
+			s.announce(ctx, in.record, s.sup.policy.CallLimit)
+		}
 		err := in.save(s.sup.exits)
 		if err == nil {
 			return true

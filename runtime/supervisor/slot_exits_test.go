@@ -536,6 +536,40 @@ func TestNextDaemonWritesTheMissingExitLine(t *testing.T) {
 	}
 }
 
+// A daemon can be killed at any time. If a start was refused, no container tells the next
+// daemon about it, so the record must be stored when the exit line is written.
+func TestRecordOfRefusedStartIsStoredBeforeItsLine(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.fake.FailStart(&runtime.StartError{Reason: "no such command"})
+		lines := 0
+		w.logs.refuse = func(es []logstream.Envelope) error {
+			for _, e := range es {
+				if !strings.Contains(string(e.Text), "App instance exited") {
+					continue
+				}
+				lines++
+				if rs := w.records(p); len(rs) != lines || !rs[lines-1].Unlogged || !rs[lines-1].Complete {
+					t.Errorf("%d records are stored at exit line %d, want one each that says that its line is missing", len(rs), lines)
+				}
+			}
+			return nil
+		}
+		w.daemon()
+		w.pass(30 * time.Second)
+		if lines < 2 {
+			t.Errorf("%d exit lines, want some", lines)
+		}
+		w.wantRecords(p, lines)
+		for _, r := range w.records(p) {
+			if r.Unlogged {
+				t.Errorf("the record of %s says that its line is missing", r.Instance)
+			}
+		}
+	})
+}
+
 // The next instance waits until the log accepts the exit line of the one before it. A
 // requested stop does not wait, and the line is written at the next start.
 func TestNextInstanceComesAfterTheExitLine(t *testing.T) {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,14 +96,8 @@ func (s *Slot) startFailed(ctx context.Context, next *nextInstance, err error) s
 func (s *Slot) startRefused(ctx context.Context, id runtime.InstanceID, d plan.Desired, err *runtime.StartError) step {
 	s.tries = 0
 	e := runtime.Exit{
-		Exec: err.Exec, Source: err.Source, Code: -1,
+		Exec: cmp.Or(err.Exec, runtime.MainExec), Source: cmp.Or(err.Source, d.Source()), Code: -1,
 		Cause: runtime.CauseStartFailed, Detail: err.Reason, At: time.Now(),
-	}
-	if e.Exec == "" {
-		e.Exec = runtime.MainExec
-	}
-	if e.Source == "" {
-		e.Source = d.Source()
 	}
 	in := &Instance{
 		spec: runtime.Spec{
@@ -114,8 +109,7 @@ func (s *Slot) startRefused(ctx context.Context, id runtime.InstanceID, d plan.D
 	}
 	s.move(runtime.Crashed, e.Description())
 	s.writeCrash(ctx, in, e, "")
-	in.record.Complete = true
-	if !s.storeRecord(ctx, in) {
+	if !in.stored {
 		return s.interrupted(ctx)
 	}
 	return s.pause
