@@ -34,10 +34,11 @@ func exitsRecorded(ctx context.Context, s *Subject) error {
 	}
 	var errs []error
 	for id, e := range s.Ledger.Endings() {
-		if len(all[id]) == 0 && s.World.Unfinished(id) {
+		unfinished, err := neverRan(s, id, all[id])
+		if unfinished {
 			continue // dewd was killed while it started the instance
 		}
-		errs = append(errs, recordOf(id, e, all[id]))
+		errs = append(errs, err, recordOf(id, e, all[id]))
 	}
 	lines := map[string]int{}
 	for _, f := range s.Followers {
@@ -58,6 +59,15 @@ func exitsRecorded(ctx context.Context, s *Subject) error {
 		errs = append(errs, fmt.Errorf("instance %s has %d exit lines in the log and no exit record", id, n))
 	}
 	return errors.Join(errs...)
+}
+
+// neverRan reports whether an instance without exit records is one that dewd did not
+// finish starting.
+func neverRan(s *Subject, id string, cs []v3.Crash) (bool, error) {
+	if len(cs) > 0 {
+		return false, nil
+	}
+	return s.World.Unfinished(id)
 }
 
 // recordOf checks the exit record of an instance that a fault ended.
@@ -91,7 +101,11 @@ func nobodyElseEnded(ctx context.Context, s *Subject) error {
 	endings := s.Ledger.Endings()
 	var errs []error
 	for id, slot := range s.Ledger.Seen() {
-		if _, meant := endings[id]; running[id] || meant || len(all[id]) == 0 && s.World.Unfinished(id) {
+		if _, meant := endings[id]; running[id] || meant {
+			continue
+		}
+		unfinished, err := neverRan(s, id, all[id])
+		if unfinished {
 			continue
 		}
 		why := "it has no exit record"
@@ -100,7 +114,7 @@ func nobodyElseEnded(ctx context.Context, s *Subject) error {
 		} else if s.Churn != nil && slot.App == s.Churn.App.Name {
 			continue // a deployment ended it
 		}
-		errs = append(errs, fmt.Errorf("instance %s of %s ended without a fault: %s", id, slot, why))
+		errs = append(errs, err, fmt.Errorf("instance %s of %s ended without a fault: %s", id, slot, why))
 	}
 	return errors.Join(errs...)
 }

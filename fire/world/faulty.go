@@ -18,6 +18,12 @@ const around = 6000
 func (w *World) Faulty() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return readNew(w)
+}
+
+// readNew reads the output since the last call. It does not go on after a panic or a data
+// race, so that every later call reports it too. Hold w.mu.
+func readNew(w *World) error {
 	b, err := outputFrom(w.LogFile(), w.checked)
 	if err != nil {
 		return err
@@ -48,11 +54,16 @@ func readOutput(w *World, b []byte) {
 var unfinished = regexp.MustCompile(`msg="swept container" container=` + names.Prefix + `(\S+) started=false`)
 
 // Unfinished reports whether dewd removed an instance because an earlier dewd was killed
-// while it started it. Such an instance has no exit record.
-func (w *World) Unfinished(id string) bool {
+// while it started it. Such an instance has no exit record. The dewd that removes it can
+// have started just now, so this reads the newest output.
+func (w *World) Unfinished(id string) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.unfinished[id]
+	if w.unfinished[id] {
+		return true, nil
+	}
+	err := readNew(w)
+	return w.unfinished[id], err
 }
 
 // outputFrom reads a file from an offset.
