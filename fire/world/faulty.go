@@ -22,7 +22,7 @@ func (w *World) Faulty() error {
 }
 
 // readNew reads the output since the last call. It does not go on after a panic or a data
-// race, so that every later call reports it too. Hold w.mu.
+// race, so that every later call also reports it. Hold w.mu.
 func readNew(w *World) error {
 	b, err := outputFrom(w.LogFile(), w.checked)
 	if err != nil {
