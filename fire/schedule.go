@@ -70,10 +70,12 @@ func Once(seed uint64, all []faults.Fault) []Step {
 	return steps
 }
 
+// draw returns a step. Half of the faults last less than an eighth of the longest time.
 func draw(r *rand.Rand, f faults.Fault, longest time.Duration) Step {
+	x := r.Float64()
 	return Step{
 		Fault: f.Name, Pause: time.Duration(r.Int64N(int64(longestPause))),
-		Draw: faults.Draw{Target: r.Uint64(), Byte: r.Uint64(), Hold: shortestHold + time.Duration(r.Int64N(int64(longest)))},
+		Draw: faults.Draw{Target: r.Uint64(), Byte: r.Uint64(), Hold: shortestHold + time.Duration(x*x*x*float64(longest))},
 	}
 }
 

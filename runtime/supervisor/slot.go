@@ -20,7 +20,7 @@ type Slot struct {
 	sup    *Supervisor
 	inst   *Instance     // owned by Run
 	next   *nextInstance // prepared, owned by Run
-	tries  int           // failed starts in a row because of the container service, owned by Run
+	tries  int           // failures in a row of the container service, the store or the log, owned by Run
 	panics int           // in a row, owned by Run
 	stray  bool          // another slot has a newer instance: stop this one and report nothing
 
@@ -143,17 +143,17 @@ func (s *Slot) check(in *Instance) {
 func (s *Slot) pause(ctx context.Context) step {
 	r, ok, err := s.sup.exits.Newest(s.id)
 	if err != nil {
-		// Without the record it is unknown whether a start is due. No start is better
-		// than a restart loop.
+		// Without the record it is unknown whether a start is due. Prevent a restart loop.
 		s.log.Error("cannot read exit records, trying again before the next start", "err", err)
 	}
 	unlogged := r.Unlogged
 	if err != nil || !s.announce(ctx, &r, s.sup.policy.CallLimit) {
-		if !s.sleep(ctx, s.sup.policy.MaxRetry) {
+		if s.tries++; !s.sleep(ctx, s.sup.policy.Retry(s.tries)) {
 			return s.interrupted(ctx)
 		}
 		return s.pause
 	}
+	s.tries = 0
 	if unlogged { // the exit line is in the log now
 		if err := s.sup.exits.Replace(r); err != nil {
 			s.log.Error("cannot complete exit record", "instance", r.Instance, "err", err)
