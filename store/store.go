@@ -12,6 +12,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -53,15 +54,21 @@ type Options struct {
 
 // DB is an open store file. It is safe for concurrent use.
 type DB struct {
-	bolt      *bbolt.DB
+	options   Options
 	noSync    bool                     // see Options
 	committed func(took time.Duration) // can be nil
+
+	opened sync.RWMutex // held during a transaction, so that the file is not replaced; guards the fields below
+	bolt   *bbolt.DB
+	file   *os.File // of bolt
+	closed bool
 
 	// writing is held from before a commit until its changes are in the queue. bbolt
 	// starts the next writer before it reports a commit as done, so otherwise two
 	// commits could be queued in the wrong order.
-	writing sync.Mutex
-	batches batches
+	writing   sync.Mutex
+	uncertain []change // of a failed transaction that can be on disk or not, see repair; guarded by writing
+	batches   batches
 
 	counts sync.Map // of changes, by the name of the bucket: see changeCount
 
@@ -98,7 +105,7 @@ func Open(path string, o Options) (*DB, error) {
 			return nil, fmt.Errorf("cannot open %s: %w", path, err)
 		}
 	}
-	b, err := openFile(path, o)
+	b, f, err := openFile(path, o)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("cannot open %s: %w: another process has the file open; stop that process or choose another folder with --root", path, ErrInUse)
 	}
@@ -108,28 +115,18 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	db := &DB{bolt: b, noSync: o.NoSync, committed: o.Committed, declared: map[string]declaration{}, listeners: map[string][]func(string){}}
+	db := &DB{bolt: b, file: f, options: o, noSync: o.NoSync, committed: o.Committed, declared: map[string]declaration{}, listeners: map[string][]func(string){}}
 	if err := db.checkFormat(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}
 	return db, nil
 }
 
-// openFile opens the file with bbolt, unless bbolt would crash.
-func openFile(path string, o Options) (*bbolt.DB, error) {
-	if err := checkSize(path); err != nil {
-		return nil, err
-	}
-	return bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      o.LockTimeout,
-		NoSync:       o.NoSync,
-		NoGrowSync:   o.NoSync, // the file grows in most transactions of a new store
-		FreelistType: bbolt.FreelistMapType,
-	})
-}
-
 // Close waits for running transactions and closes the file. It can be repeated.
 func (db *DB) Close() error {
+	db.opened.Lock()
+	defer db.opened.Unlock()
+	db.closed = true
 	if err := db.bolt.Close(); err != nil {
 		return fmt.Errorf("cannot close store: %w", err)
 	}
@@ -151,6 +148,8 @@ func (db *DB) Update(fn func(tx *Tx) error) error {
 // View runs fn in a transaction that sees one state of all buckets and cannot write. Do
 // not write inside fn through another transaction: the two can block each other.
 func (db *DB) View(fn func(tx *Tx) error) error {
+	db.opened.RLock()
+	defer db.opened.RUnlock()
 	return closed(db.bolt.View(func(btx *bbolt.Tx) error {
 		return fn(&Tx{bolt: btx})
 	}))
@@ -159,16 +158,19 @@ func (db *DB) View(fn func(tx *Tx) error) error {
 func (db *DB) commit(fn func(tx *Tx) error) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
+	if err := db.repair(); err != nil {
+		return err
+	}
 	began := time.Now()
 	tx := &Tx{seen: map[change]bool{}}
-	counted := false
+	counted, id := false, 0
 	defer func() {
 		if counted {
 			db.countChanges(tx.changes)
 		}
 	}()
-	err := db.bolt.Update(func(btx *bbolt.Tx) error {
-		tx.bolt = btx
+	err := db.update(func(btx *bbolt.Tx) error {
+		tx.bolt, id = btx, btx.ID()
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -178,6 +180,9 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 		}
 		return tx.broken
 	})
+	if err != nil && counted {
+		err = db.failed(tx, id, err)
+	}
 	if err != nil {
 		return closed(err)
 	}
@@ -188,6 +193,12 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 	defer db.mu.Unlock()
 	db.queue = append(db.queue, tx.changes...)
 	return nil
+}
+
+func (db *DB) update(fn func(tx *bbolt.Tx) error) error {
+	db.opened.RLock()
+	defer db.opened.RUnlock()
+	return db.bolt.Update(fn)
 }
 
 // notifyListeners calls the listeners for queued changes, one after the other. If a change is
