@@ -56,12 +56,12 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		c.detach()
+		if c.unanswered || connection.IsUnavailable(err) {
+			e.removals.addLate(s.Instance, s.App)
+		}
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
 			e.log.Warn("cannot clean up after a failed start; dewd tries again", "instance", s.Instance, "err", cerr)
 			e.removals.addInstance(s.Instance, s.App, cerr)
-		}
-		if c.unanswered || connection.IsUnavailable(err) {
-			e.removals.addLate(s.Instance, s.App)
 		}
 		return nil, startError(err)
 	}

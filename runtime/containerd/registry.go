@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/network"
 )
 
@@ -97,6 +98,15 @@ func (r *pendingRemovals) addLate(id runtime.InstanceID, app string) {
 		r.late = map[runtime.InstanceID]lateRemoval{}
 	}
 	r.late[id] = lateRemoval{app, time.Now()}
+}
+
+// awaits reports whether containerd can still be completing a call for a container.
+func (r *pendingRemovals) awaits(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, _ := names.Instance(name)
+	_, ok := r.late[id]
+	return ok
 }
 
 // done records that an instance is removed.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"golang.org/x/sys/unix"
@@ -57,6 +58,17 @@ func TestLostShimIsSwept(t *testing.T) {
 	if err != nil || all[lost] == 0 || all[names.Container(st.Instance)] == 0 || len(all) != 2 {
 		t.Fatalf("shims: %v, %v; want the lost one and that of the instance", all, err)
 	}
+	// containerd can still be starting it: its removal waits.
+	id, _ := names.Instance(lost)
+	w.engine.removals.addLate(id, "")
+	if err := w.engine.removeContainer(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := shim.List(w.engine.cfg.Names.Namespace); err != nil || all[lost] == 0 {
+		t.Fatalf("shims: %v, %v; want that of the call in progress", all, err)
+	}
+	w.engine.removals.lateTime = time.Nanosecond
+	w.engine.removals.due()
 	if err := w.engine.Sweep(t.Context(), map[runtime.InstanceID]bool{st.Instance: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,9 @@ func (e *Engine) removeContainer(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("cannot delete task %s: %w", name, err)
 	}
-	if !known {
+	// The shim of a call that containerd has not ended yet is not lost. containerd would
+	// leave its bundle behind if it was killed.
+	if !known && !e.removals.awaits(name) {
 		pid, err := shim.Kill(e.cfg.Names.Namespace, name)
 		if err != nil {
 			return err
