@@ -91,35 +91,37 @@ func (im *Store) Parent(ctx context.Context, s runtime.Spec) (string, error) {
 	}
 	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next daemon drops it
 	ctx = leases.WithLease(ctx, lease.ID)
-	if err := im.commit(ctx, snapshot{key: names.Stack(s.Stack)}, func(root string) error { return rootfs.FillStack(ctx, root, s.Stack) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: names.Stack(s.Stack)}, func(root string) error { return rootfs.FillStack(ctx, root, s.Stack) }, nil); err != nil {
 		return "", fmt.Errorf("cannot create stack %s: %w", s.Stack.Name, err)
 	}
 	if s.Image == "" {
 		return key, nil
 	}
-	if err := im.commit(ctx, snapshot{key: key, parent: names.Stack(s.Stack), image: s.Image}, func(root string) error { return im.unpack(ctx, root, s.Image) }); err != nil {
+	if err := im.commitDroplet(ctx, snapshot{key: key, parent: names.Stack(s.Stack), image: s.Image, app: s.App}); err != nil {
 		return "", fmt.Errorf("cannot unpack droplet: %w", err)
 	}
 	return key, nil
 }
 
-// imageLabel names the tree that a snapshot was created from.
-const imageLabel = names.LabelPrefix + "image"
+// imageLabel names the tree that a snapshot was created from, and appLabel its app.
+const imageLabel, appLabel = names.LabelPrefix + "image", names.LabelPrefix + "app"
 
 // snapshot is a committed snapshot: a stack, or a droplet's tree on a stack.
 type snapshot struct {
 	key, parent string
 	image       string // sha256 of the tree; empty for a stack
+	app         string // guid; empty for a stack
 }
 
-// commit creates a committed snapshot unless it exists.
-func (im *Store) commit(ctx context.Context, s snapshot, fill func(root string) error) error {
+// commit creates a committed snapshot unless it exists. fill writes its files, and finish,
+// if it is not nil, changes the folder of the snapshot when it is not mounted any more.
+func (im *Store) commit(ctx context.Context, s snapshot, fill, finish func(root string) error) error {
 	sn := im.Snapshotter()
 	if _, err := sn.Stat(ctx, s.key); err == nil {
 		return nil
 	}
 	// Labels given at Prepare are lost at Commit, so they are set twice.
-	label := snapshots.WithLabels(map[string]string{GCRoot: "image", imageLabel: s.image})
+	label := snapshots.WithLabels(map[string]string{GCRoot: "image", imageLabel: s.image, appLabel: s.app})
 	draft := s.key + "-draft"
 	if err := sn.Remove(ctx, draft); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("cannot remove an unfinished snapshot: %w", err)
@@ -128,7 +130,11 @@ func (im *Store) commit(ctx context.Context, s snapshot, fill func(root string) 
 	if err != nil {
 		return fmt.Errorf("cannot prepare snapshot: %w", err)
 	}
-	if err := im.cfg.Mounts.With(mounts, fill); err != nil {
+	err = im.cfg.Mounts.With(mounts, fill)
+	if err == nil && finish != nil {
+		err = finish(layer(mounts, "upperdir="))
+	}
+	if err != nil {
 		return errors.Join(err, sn.Remove(context.WithoutCancel(ctx), draft))
 	}
 	if err := sn.Commit(ctx, s.key, draft, label); err != nil && !errdefs.IsAlreadyExists(err) {
