@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -92,15 +93,23 @@ func scarcity() []Fault {
 	return append(alone, both...)
 }
 
-// withKill adds the kill of a sidecar to a fault.
+// withKill adds the kill of a sidecar to a fault. It finds the sidecar before the fault,
+// which can keep dewd from starting instances.
 func withKill(inject Inject) Inject {
-	kill := killed(parts()[sidecarPart])
+	sidecar := parts()[sidecarPart]
 	return func(ctx context.Context, e *Env, d Draw) (func() error, error) {
+		pid, instance, ending, err := sidecar.find(ctx, e, d)
+		if err != nil {
+			return nil, err
+		}
 		heal, err := inject(ctx, e, d)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := kill(ctx, e, d); err != nil {
+		ending.Fault = "kill " + sidecar.name
+		e.Ledger.End(instance, ending)
+		// An earlier fault can have ended it by now.
+		if err := signal(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return nil, errors.Join(err, heal())
 		}
 		return heal, nil
