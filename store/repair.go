@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
@@ -114,10 +113,10 @@ func (db *DB) reopen() error {
 		}
 		return os.NewFile(uintptr(fd), name), nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = db.bolt.Close()
+		db.bolt, db.file = b, f
 	}
-	err = db.bolt.Close() // this also releases the lock
-	db.bolt, db.file = b, f
-	return errors.Join(err, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	// bbolt has released the lock, in any case.
+	return errors.Join(err, unix.Flock(int(db.file.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -138,7 +139,7 @@ func (l *Links) compare(r io.Reader, f *os.File, size int64) (equal int64, n int
 // an entry. It returns nil if there is none.
 func (l *Links) candidate(h *tar.Header, o Owner) (*os.File, error) {
 	name := path.Clean(h.Name)
-	if h.Typeflag != tar.TypeReg || !filepath.IsLocal(name) || strings.HasPrefix(path.Base(name), ".wh.") || len(h.PAXRecords) > 0 {
+	if h.Typeflag != tar.TypeReg || !filepath.IsLocal(name) || strings.HasPrefix(path.Base(name), ".wh.") || hasAttributes(h) {
 		return nil, nil
 	}
 	dir, err := l.old.open(path.Dir(name))
@@ -162,6 +163,16 @@ func (l *Links) candidate(h *tar.Header, o Owner) (*os.File, error) {
 		return nil, f.Close() // overlayfs marks files that way
 	}
 	return f, nil
+}
+
+// hasAttributes reports whether an entry has more than a name, a size and times.
+func hasAttributes(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if !slices.Contains([]string{"path", "size", "mtime", "atime", "ctime"}, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // Create adds the files that UnpackChanged left out to a root, which must not be mounted.
