@@ -415,7 +415,8 @@ func TestReapHandsOutLinesOnce(t *testing.T) {
 	}
 }
 
-// printLastLine captures one line of a process that has exited.
+// printLastLine captures one line of a process that has exited. The line has no end, so
+// it is not in the log before.
 func printLastLine(t *testing.T, p *proc) {
 	t.Helper()
 	logs, err := logstream.Open(t.TempDir(), logstream.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -430,7 +431,7 @@ func printLastLine(t *testing.T, p *proc) {
 	if err := p.Create(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(p.OutPath, []byte("last words\n"), 0o600); err != nil {
+	if err := os.WriteFile(p.OutPath, []byte("last words"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(p.Follow(capture.OnTime), p.Finish(t.Context())); err != nil {
