@@ -133,6 +133,9 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	sameBoot := record.Labels[names.LabelBoot] == e.boot
 	if started == nil || !sameBoot || build {
 		e.log.Info("swept container", "container", record.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
+		if started == nil && sameBoot { // containerd can still be completing a call of the earlier daemon
+			e.removals.addLate(s.Instance, s.App)
+		}
 		// Kill the processes first: they must not print more output during the removal.
 		err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded))
 		if err == nil {
