@@ -3,9 +3,8 @@
 #
 #   usage: dist/fuzz.sh TIME FOLDER...
 #
-# Go keeps the inputs that reach new code in its build cache. The file fuzz-corpus.tar.gz
-# has those of earlier runs: they are the start of this one. With KEEP=1, the file gets
-# the new ones as well.
+# Go keeps the inputs that reach new code in its build cache. With KEEP=1, they are stored
+# in fuzz-corpus.tar.gz. If that file exists, its inputs are the start of a run.
 set -eu
 
 GO=${GO:-go}

@@ -68,7 +68,7 @@ func (db *DB) failed(tx *Tx, id int, err error) error {
 	if now, verr := db.Version(); verr == nil && now < id {
 		return err // the meta page was not written
 	}
-	db.uncertain = tx.changes
+	db.uncertain = tx
 	if rerr := db.repair(); rerr != nil {
 		return errors.Join(err, rerr)
 	}
@@ -90,10 +90,10 @@ func (db *DB) repair() error {
 	if err := writeMetas(db.bolt, db.file); err != nil {
 		return err
 	}
-	db.countChanges(db.uncertain)
+	db.countChanges(db.uncertain.changes)
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.queue = append(db.queue, db.uncertain...)
+	db.queue = append(db.queue, db.uncertain.changes...)
 	db.uncertain = nil
 	return nil
 }

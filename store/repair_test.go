@@ -44,7 +44,7 @@ func TestRepair(t *testing.T) {
 	for range 5 {
 		before := db.bolt
 		db.writing.Lock()
-		db.uncertain = []change{{"things", "failed"}}
+		db.uncertain = &Tx{changes: []change{{"things", "failed"}}}
 		db.writing.Unlock()
 		must(t, things(db).Put("b", thing{Name: "b"}))
 		if db.bolt == before {
@@ -62,7 +62,7 @@ func TestRepair(t *testing.T) {
 		t.Errorf("listeners heard of %v, want failed and b five times", heard)
 	}
 	must(t, db.Close())
-	db.uncertain = []change{{"things", "failed"}}
+	db.uncertain = &Tx{changes: []change{{"things", "failed"}}}
 	if err := things(db).Put("c", thing{Name: "c"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("Put to a closed store = %v, want ErrClosed", err)
 	}

@@ -54,9 +54,7 @@ type Options struct {
 
 // DB is an open store file. It is safe for concurrent use.
 type DB struct {
-	options   Options
-	noSync    bool                     // see Options
-	committed func(took time.Duration) // can be nil
+	options Options
 
 	opened sync.RWMutex // held during a transaction, so that the file is not replaced; guards the fields below
 	bolt   *bbolt.DB
@@ -67,7 +65,7 @@ type DB struct {
 	// starts the next writer before it reports a commit as done, so otherwise two
 	// commits could be queued in the wrong order.
 	writing   sync.Mutex
-	uncertain []change // of a failed transaction that can be on disk or not, see repair; guarded by writing
+	uncertain *Tx // failed, and can be on disk or not, see repair; guarded by writing
 	batches   batches
 
 	counts sync.Map // of changes, by the name of the bucket: see changeCount
@@ -115,7 +113,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	db := &DB{bolt: b, file: f, options: o, noSync: o.NoSync, committed: o.Committed, declared: map[string]declaration{}, listeners: map[string][]func(string){}}
+	db := &DB{bolt: b, file: f, options: o, declared: map[string]declaration{}, listeners: map[string][]func(string){}}
 	if err := db.checkFormat(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}
@@ -186,8 +184,8 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 	if err != nil {
 		return closed(err)
 	}
-	if db.committed != nil {
-		db.committed(time.Since(began))
+	if db.options.Committed != nil {
+		db.options.Committed(time.Since(began))
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // SyncFile makes the content of a file that belongs to the store durable. It does
 // nothing if the store itself does not wait for the disk; see Options.NoSync.
 func (db *DB) SyncFile(f *os.File) error {
-	if db.noSync {
+	if db.options.NoSync {
 		return nil
 	}
 	return f.Sync()
@@ -22,7 +22,7 @@ func (db *DB) SyncFile(f *os.File) error {
 
 // SyncDir makes the names in a folder durable, as SyncFile does for content.
 func (db *DB) SyncDir(dir string) error {
-	if db.noSync {
+	if db.options.NoSync {
 		return nil
 	}
 	d, err := os.Open(dir)
