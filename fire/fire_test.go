@@ -54,7 +54,10 @@ func fireOnce(t *testing.T, enough <-chan struct{}, bin string, seed uint64, n i
 	report, err := fire.Run(t.Context(), fire.Options{Seed: seed, Steps: steps, Apps: apps, Lines: lines, Limit: time.Duration(number(t, "DEW_FIRE_MINUTES", 0)) * time.Minute, Dir: dir, Bin: bin, Bound: bound, Out: output{t}, Enough: enough})
 	t.Logf("seed %d: %d faults in %.0f s, slowest recovery %.1f s, checked %v", seed, report.Total(), report.Seconds, report.Slowest, report.Checked)
 	if err != nil {
-		keepLog(t, filepath.Join(dir, "dewd.log"), seed)
+		keep(t, filepath.Join(dir, "dewd.log"), fmt.Sprintf("dew-fire-%d.log", seed), "the output of dewd")
+		if n > 0 {
+			keep(t, filepath.Join(dir, "volume.img"), fmt.Sprintf("dew-fire-%d.img", seed), "the file system of the root")
+		}
 		t.Errorf("%v\nreproduce with: make fire SEED=%d FAULTS=%d APPS=%d LINES=%d", err, seed, n, apps, lines)
 	}
 	if n > 0 && os.Getenv("DEW_FIRE_ONLY") == "" {
@@ -111,16 +114,13 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// keepLog copies the output of dewd to a folder that outlives the test.
-func keepLog(t *testing.T, file string, seed uint64) {
+// keep moves a file of a failed run to a folder that outlives the test.
+func keep(t *testing.T, file, name, what string) {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err == nil {
-		kept := filepath.Join(os.TempDir(), fmt.Sprintf("dew-fire-%d.log", seed))
-		err = os.WriteFile(kept, b, 0o600)
-		t.Logf("the output of dewd is in %s", kept)
-	}
-	if err != nil {
+	kept := filepath.Join(os.TempDir(), name)
+	if err := os.Rename(file, kept); err != nil {
 		t.Log(err)
+		return
 	}
+	t.Logf("%s is in %s", what, kept)
 }

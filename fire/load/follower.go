@@ -101,8 +101,18 @@ func (f *Follower) line(l *v3.Line) error {
 	if p, n, ok := numbered(text); ok {
 		f.numbered++
 		f.number(p, n)
+	} else if l.Stream == "OUT" && strings.HasPrefix(l.Source, "APP/PROC/") {
+		f.unknown(l)
 	}
 	return nil
+}
+
+// unknown reports a line that no process can have printed. An instance that cannot write
+// its output can have one.
+func (f *Follower) unknown(l *v3.Line) {
+	if !f.ledger.Endings()[l.Instance].LosesOutput {
+		f.problem("line %d of instance %s has %d bytes and no number: %q", l.Seq, l.Instance, len(l.Text), l.Text[:min(len(l.Text), 200)])
+	}
 }
 
 // gap checks a gap record. Only an instance whose shim was killed can have one. dewd also

@@ -36,6 +36,8 @@ func TestFollower(t *testing.T) {
 		"old missing": {[]v3.Line{line(1, "main i 1"), {Seq: 2, Lost: &v3.Loss{Lines: 4, Cause: logstream.LostRetention}}, line(3, "main i 3")}, "printed line 3 after line 1"},
 		"cut":         {append(nine("lost"), line(10, "main lost 1")), ""},
 		"not cut":     {append(nine("i"), line(10, "main i 1")), "printed line 1 after line 9"},
+		"zeros":       {[]v3.Line{line(1, "main i 1"), {Seq: 2, Instance: "i", Source: "APP/PROC/WEB", Stream: "OUT", Text: make([]byte, 300)}}, "has 300 bytes and no number"},
+		"no zeros":    {[]v3.Line{line(1, "main i 1"), {Seq: 2, Instance: "lost", Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte("ma")}}, ""},
 		"incomplete":  {[]v3.Line{line(1, "main i 1")}, "printed 2 lines, and the log has 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
