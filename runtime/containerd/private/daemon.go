@@ -49,7 +49,9 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 		return nil, fmt.Errorf("cannot create the folder of containerd: %w", err)
 	}
 	if d.takeOver(ctx) {
-		return d, d.awaitSocket(ctx, d.logFile())
+		if err := d.awaitSocket(ctx, d.logFile()); !errors.Is(err, errEndedAtOnce) {
+			return d, err
+		}
 	}
 	binary, err := exec.LookPath(cfg.Binary)
 	if err != nil {
@@ -59,12 +61,16 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 		return nil, errors.New("cannot find runc: containerd needs it to start containers (install the package runc)")
 	}
 	d.binary = binary
-	err = d.start(ctx)
-	if errors.Is(err, errEndedAtOnce) {
-		err = d.start(ctx) // it can have been killed
+	for tries := 1; ; tries++ {
+		if err := d.start(ctx); !errors.Is(err, errEndedAtOnce) || tries == maxStarts {
+			return d, err
+		}
 	}
-	return d, err
 }
+
+// maxStarts is how often a start is tried, because containerd can be killed while it
+// starts.
+const maxStarts = 3
 
 // errEndedAtOnce reports that containerd exited before it opened its socket.
 var errEndedAtOnce = errors.New("containerd exited immediately")
@@ -185,7 +191,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	<-d.ended
 	if !d.takeOver(ctx) {
-		return errors.New("cannot take over the containerd that serves " + d.Address())
+		return fmt.Errorf("%w: it served %s before", errEndedAtOnce, d.Address())
 	}
 	return nil
 }

@@ -265,3 +265,45 @@ func TestContainerdThatEndsAtOnce(t *testing.T) {
 		t.Errorf("error = %v, want %q", err, want)
 	}
 }
+
+// containerd is killed while dewd waits for its socket: first the one that an earlier dewd
+// started, then the next one.
+func TestContainerdIsKilledDuringTheStart(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	f := newFakeContainerd(t)
+	if err := os.Remove(f.d.Address()); err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "runc"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	earlier := testkit.Sleeper(t, "sh", "-c", "kill -STOP $$", "containerd", "--config", f.d.configFile())
+	testkit.WriteFile(t, f.d.pidFile(), strconv.Itoa(earlier.Process.Pid))
+	started := make(chan error, 1)
+	var d *Daemon
+	go func() {
+		var err error
+		d, err = Start(ctx, f.d.cfg)
+		started <- err
+	}()
+	kill := func(pid int) {
+		t.Helper()
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill(earlier.Process.Pid)
+	kill(f.pid(t))
+	last := f.pid(t)
+	l := listen(t, f.d.Address())
+	defer l.Close()
+	if err := <-started; err != nil || d.pid != last {
+		t.Fatalf("Start = pid %d, %v, want pid %d", d.pid, err, last)
+	}
+	if err := d.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
