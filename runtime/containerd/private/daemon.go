@@ -95,6 +95,8 @@ func (d *Daemon) logFile() string { return filepath.Join(d.cfg.Root, "containerd
 
 func (d *Daemon) configFile() string { return filepath.Join(d.cfg.Run, "containerd.toml") }
 
+func (d *Daemon) stateDir() string { return filepath.Join(d.cfg.Run, "state") }
+
 func (d *Daemon) pidFile() string { return filepath.Join(d.cfg.Run, "containerd.pid") }
 
 // Supervise starts it again whenever it exits, until ctx is done. It does not stop it.
@@ -153,6 +155,9 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := os.MkdirAll(d.cfg.Root, 0o711); err != nil {
 		return fmt.Errorf("cannot create the folder of containerd: %w", err)
 	}
+	if err := d.removeDeleted(); err != nil {
+		d.cfg.Logger.Warn("cannot remove what a killed containerd has left", "err", err)
+	}
 	out, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot open containerd's log: %w", err)
@@ -194,6 +199,23 @@ func (d *Daemon) start(ctx context.Context) error {
 		return fmt.Errorf("%w: it served %s before", errEndedAtOnce, d.Address())
 	}
 	return nil
+}
+
+// removeDeleted removes the folders of tasks that a killed containerd was deleting. It
+// renames such a folder to a hidden name first, and ignores hidden folders when it starts.
+func (d *Daemon) removeDeleted() error {
+	var errs []error
+	for _, dir := range []string{d.cfg.Root, d.stateDir()} {
+		hidden, err := filepath.Glob(filepath.Join(dir, "io.containerd.runtime.v2.task", "*", ".*"))
+		errs = append(errs, err)
+		for _, path := range hidden {
+			if _, err := os.Lstat(filepath.Join(path, "rootfs")); err == nil {
+				continue // the files of a container can be mounted there
+			}
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
@@ -328,5 +350,5 @@ address = %q
 
 [ttrpc]
 address = %q
-`, d.cfg.Root, filepath.Join(d.cfg.Run, "state"), d.Address(), d.Address()+".ttrpc")
+`, d.cfg.Root, d.stateDir(), d.Address(), d.Address()+".ttrpc")
 }

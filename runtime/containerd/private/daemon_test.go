@@ -307,3 +307,30 @@ func TestContainerdIsKilledDuringTheStart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A killed containerd leaves the folders of tasks that it was deleting.
+func TestDeletedTasksAreRemoved(t *testing.T) {
+	t.Parallel()
+	f := newFakeContainerd(t)
+	tasks := filepath.Join("io.containerd.runtime.v2.task", "ns")
+	for _, dir := range []string{f.d.cfg.Root, f.d.stateDir()} {
+		for _, name := range []string{".deleted", "kept", ".mounted/rootfs"} {
+			if err := os.MkdirAll(filepath.Join(dir, tasks, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testkit.WriteFile(t, filepath.Join(dir, tasks, ".deleted", "config.json"), "{}")
+	}
+	if err := f.d.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{f.d.cfg.Root, f.d.stateDir()} {
+		entries := testkit.Must(os.ReadDir(filepath.Join(dir, tasks)))(t)
+		if len(entries) != 2 || entries[0].Name() != ".mounted" || entries[1].Name() != "kept" {
+			t.Errorf("%s has %v, want .mounted and kept", dir, entries)
+		}
+	}
+	if err := f.d.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
