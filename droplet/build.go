@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/buildcache"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
@@ -94,12 +95,15 @@ type BuildOptions struct {
 	// Bindings returns the present service bindings of an app. A build stores them in
 	// its droplet. Nil means none.
 	Bindings func(app string) (Bindings, error)
-	Version  string        // of the built-in buildpacks
-	CacheDir string        // folder of the build caches (empty: no caches)
-	MemoryMB int           // limit of a staging (0: DefaultStagingMemoryMB)
-	DiskMB   int           // limit of a staging (0: DefaultStagingDiskMB)
-	Timeout  time.Duration // limit of a staging (0: DefaultStagingTimeout)
-	Parallel int           // builds of different apps at the same time (0: 1)
+	Version  string // of the built-in buildpacks
+	CacheDir string // folder of the build caches (empty: no caches)
+	// StartCaches lets new apps begin with a cache that dewd creates after the first
+	// build in their language.
+	StartCaches bool
+	MemoryMB    int           // limit of a staging (0: DefaultStagingMemoryMB)
+	DiskMB      int           // limit of a staging (0: DefaultStagingDiskMB)
+	Timeout     time.Duration // limit of a staging (0: DefaultStagingTimeout)
+	Parallel    int           // builds of different apps at the same time (0: 1)
 }
 
 // Builds creates droplets from packages. Many goroutines can use it.
@@ -107,7 +111,7 @@ type Builds struct {
 	packages *Packages
 	droplets *Droplets
 	o        BuildOptions
-	buildCaches
+	caches   *buildcache.Caches
 	buildQueue
 
 	record func(tx *store.Tx, w Build, d *Droplet) error
@@ -132,16 +136,20 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	o.Timeout, o.Parallel = cmp.Or(o.Timeout, DefaultStagingTimeout), cmp.Or(o.Parallel, 1)
 	return &Builds{
 		packages: p, droplets: s, o: o,
-		buildCaches: buildCaches{cacheDir: o.CacheDir, diskMB: o.DiskMB, generations: store.In[string](db, "caches")},
+		caches: buildcache.New(db, o.CacheDir, int64(o.DiskMB)<<20, maxStagedFiles),
 		buildQueue: buildQueue{
 			builds: store.In(db, "builds",
 				store.Index("app", func(b Build) string { return b.App }),
 				store.Index("state", func(b Build) string { return string(b.State) })),
-			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), running: map[string]runningBuild{},
+			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), starts: make(chan startWork, 1),
+			running: map[string]runningBuild{}, tried: map[string]bool{},
 		},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
 	}
 }
+
+// Caches returns the build caches.
+func (b *Builds) Caches() *buildcache.Caches { return b.caches }
 
 // Record sets the function that records builds. It is called for every new build, with
 // a nil droplet, and for every new droplet, in the transaction that stores them. Call
@@ -289,7 +297,7 @@ func (b *Builds) DeleteApp(app string) error {
 	if err := b.droplets.remove(ds); err != nil {
 		return err
 	}
-	if err := errors.Join(b.packages.DeleteApp(app), b.deleteCache(app)); err != nil {
+	if err := errors.Join(b.packages.DeleteApp(app), b.caches.Delete(app)); err != nil {
 		return err
 	}
 	return errors.Join(b.collectImages(), b.collectFolders())

@@ -37,7 +37,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
 	for round := range rounds {
 		killPusher(t, dir)
-		inspect(t, dir)
+		inspectStore(t, dir)
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
@@ -104,7 +104,7 @@ func killPusher(t *testing.T, dir string) {
 }
 
 // inspect acts as the next daemon: it finishes the builds and checks everything.
-func inspect(t *testing.T, dir string) {
+func inspectStore(t *testing.T, dir string) {
 	t.Helper()
 	db, p, s, builds := openAll(t, dir)
 	defer db.Close()

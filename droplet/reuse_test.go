@@ -234,7 +234,7 @@ func TestUnchangedCacheIsNotStored(t *testing.T) {
 		stage := func(text string) string {
 			t.Helper()
 			y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "go.mod", text: text}).GUID, Buildpacks: []string{"go"}}))
-			r, err := os.Open(y.builds.cacheFile("a"))
+			r, err := os.Open(y.builds.caches.File("a"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +252,7 @@ func TestUnchangedCacheIsNotStored(t *testing.T) {
 		delete(f.files, "/tmp/result/cache-unchanged")
 		got = append(got, stage("module c"))
 		f.files["/tmp/cache/x"], f.files["/tmp/result/cache-unchanged"] = "three", "yes\n"
-		if err := y.builds.ClearCacheOf("a"); err != nil {
+		if err := y.builds.caches.ClearOf("a"); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, stage("module d"))

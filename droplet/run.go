@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/droplet/stack"
@@ -22,9 +23,11 @@ type buildQueue struct {
 	parallel int           // maximum number of builds at the same time
 	ended    func()        // called after each build (nil: none)
 	wake     chan struct{} // wakes Run, because there can be a build to stage
+	starts   chan startWork
 
 	mu      sync.Mutex
 	running map[string]runningBuild // by build, guarded by mu
+	tried   map[string]bool         // start caches by stack and version, guarded by mu
 }
 
 // wakeRun makes Run check for builds to stage.
@@ -39,7 +42,7 @@ func (q *buildQueue) wakeRun() {
 // finish. If ctx interrupts a build, the next daemon stages it again. Run returns an
 // error only if the store cannot be read.
 func (b *Builds) Run(ctx context.Context) error {
-	if err := errors.Join(b.collectImages(), b.sweepCaches(), b.collectFolders()); err != nil {
+	if err := errors.Join(b.collectImages(), sweepCaches(b), b.collectFolders()); err != nil {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -52,6 +55,11 @@ func (b *Builds) Run(ctx context.Context) error {
 		}
 		select {
 		case <-b.wake:
+		case w := <-b.starts:
+			g.Go(func() error {
+				createStartCache(ctx, b, w)
+				return nil
+			})
 		case <-ctx.Done():
 		}
 	}
@@ -67,7 +75,7 @@ func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 		}
 		g.Go(func() error {
 			defer b.wakeRun()
-			defer b.end(w)
+			defer b.end(w.GUID)
 			b.run(own, w)
 			return nil
 		})
@@ -78,6 +86,7 @@ func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 // runningBuild is a build that is being staged.
 type runningBuild struct {
 	app    string
+	aside  bool // it creates a start cache, and no build waits for it
 	cancel context.CancelCauseFunc
 }
 
@@ -88,16 +97,18 @@ type runningBuild struct {
 func (q *buildQueue) next(ctx context.Context) (w Build, own context.Context, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.running) >= q.parallel {
+	busy := map[string]bool{}
+	for _, u := range q.running {
+		if !u.aside {
+			busy[u.app] = true
+		}
+	}
+	if len(busy) >= q.parallel {
 		return w, nil, nil
 	}
 	todo, err := q.builds.By("state", string(BuildStaging))
 	if err != nil {
 		return w, nil, fmt.Errorf("cannot read builds: %w", err)
-	}
-	busy := map[string]bool{}
-	for _, u := range q.running {
-		busy[u.app] = true
 	}
 	todo = slices.DeleteFunc(todo, func(w Build) bool { return busy[w.App] })
 	if len(todo) == 0 {
@@ -105,14 +116,41 @@ func (q *buildQueue) next(ctx context.Context) (w Build, own context.Context, er
 	}
 	w = slices.MinFunc(todo, oldestBuild)
 	own, cancel := context.WithCancelCause(ctx)
-	q.running[w.GUID] = runningBuild{w.App, cancel}
+	q.running[w.GUID] = runningBuild{app: w.App, cancel: cancel}
 	return w, own, nil
 }
 
-func (q *buildQueue) end(w Build) {
+// aside registers the creation of a start cache. It returns a nil function if the same one
+// is being created, or was not usable. Otherwise the function gets whether it is.
+func (q *buildQueue) aside(ctx context.Context, w startWork) (own context.Context, done func(usable bool)) {
 	q.mu.Lock()
-	q.running[w.GUID].cancel(nil)
-	delete(q.running, w.GUID)
+	defer q.mu.Unlock()
+	key := w.stack.ID + " " + w.version
+	if q.tried[key] || len(q.tried) >= maxTried {
+		return nil, nil
+	}
+	q.tried[key] = true
+	own, cancel := context.WithCancelCause(ctx)
+	guid := uuid.NewString()
+	q.running[guid] = runningBuild{app: w.app, aside: true, cancel: cancel}
+	return own, func(usable bool) {
+		q.end(guid)
+		if !usable {
+			return
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.tried, key) // it is created again after the caches were cleared
+	}
+}
+
+// maxTried limits how many start caches are tried. A build can report any version.
+const maxTried = 100
+
+func (q *buildQueue) end(guid string) {
+	q.mu.Lock()
+	q.running[guid].cancel(nil)
+	delete(q.running, guid)
 	q.mu.Unlock()
 	if q.ended != nil {
 		q.ended()
@@ -162,7 +200,7 @@ func (b *Builds) run(ctx context.Context, w Build) {
 	}
 	defer b.cleanUp(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) { // its app was deleted since
-		if err := b.deleteCache(w.App); err != nil {
+		if err := b.caches.Delete(w.App); err != nil {
 			b.o.Logger.Warn("cannot delete the build cache of a deleted app", "app", w.App, "err", err)
 		}
 		return
@@ -252,7 +290,7 @@ func (b *Builds) reuseKey(k Package, st stack.Stack, packs []chosen, g stagingIn
 		fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, BinaryBuildpack)
 		return hex.EncodeToString(h.Sum(nil))
 	}
-	fmt.Fprintf(h, "%d %s %q %q %q %q", rules, k.SHA256, st.ID, keys, k.App, b.cacheGeneration(k.App))
+	fmt.Fprintf(h, "%d %s %q %q %q %q", rules, k.SHA256, st.ID, keys, k.App, b.caches.Generation(k.App))
 	for _, name := range slices.Sorted(maps.Keys(g.env)) {
 		fmt.Fprintf(h, " %q=%q", name, g.env[name])
 	}

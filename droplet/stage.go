@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/buildcache"
+	"github.com/dewrun/dew/droplet/inspect"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 )
 
@@ -77,19 +79,29 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 		}
 	}
 	s.Layers = append(s.Layers, helperLayers(packs)...)
-	if b.hasCache(w.App) {
-		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
+	layers, err := cacheLayers(b, w.App, f, st, packs)
+	if err != nil {
+		return Droplet{}, err
 	}
+	s.Layers = append(s.Layers, layers...)
 	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
 	began := time.Now()
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
 		t := stagedFiles{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, version: b.o.Version, droplet: &d}
 		if code == 0 {
-			return b.createDroplet(ctx, t)
+			return b.createDroplet(ctx, t, st)
 		}
 		return b.scriptError(ctx, t, failedScript{bits: f, stack: st, began: began})
 	})
 	return d, err
+}
+
+// cacheLayers returns a layer with the cache of an app, or with that of all new apps.
+func cacheLayers(b *Builds, app string, bits io.ReadSeeker, st stack.Stack, packs []chosen) ([]Layer, error) {
+	if b.caches.Has(app) {
+		return []Layer{{Path: buildcache.Folder, Open: func() (io.ReadCloser, error) { return os.Open(b.caches.File(app)) }}}, nil
+	}
+	return startLayers(b, bits, st, packs)
 }
 
 // helperLayers returns a layer with the program that built-in buildpacks use, if there is
@@ -142,7 +154,7 @@ type stagedFiles struct {
 }
 
 // createDroplet creates the droplet from the result of the buildpacks.
-func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
+func (b *Builds) createDroplet(ctx context.Context, t stagedFiles, st stack.Stack) error {
 	results, err := readResult(ctx, t.files)
 	if err != nil {
 		return err
@@ -161,15 +173,16 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
 		return err
 	}
 	uploaded(b, d.App, d.Image)
-	if results["cache-unchanged"] != "" && b.hasCache(d.App) {
+	if results["cache-unchanged"] != "" && b.caches.Has(d.App) {
 		b.o.Say(d.App, "The build artifacts cache is unchanged")
-	} else if err := b.storeCache(ctx, d.App, t.files); err != nil {
+	} else if err := b.caches.Store(ctx, d.App, t.files); err != nil {
 		// Not an error: at worst, the next staging runs without a cache, like the first.
 		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
-	} else if fi, err := os.Stat(b.cacheFile(d.App)); err == nil {
+	} else if fi, err := os.Stat(b.caches.File(d.App)); err == nil {
 		b.o.Say(d.App, fmt.Sprintf("Uploaded build artifacts cache (%s)", archive.Size(fi.Size())))
 	}
 	b.o.Say(d.App, "Uploading complete")
+	requestStartCache(b, t, st, results)
 	return nil
 }
 
@@ -242,7 +255,7 @@ func (b *Builds) scriptError(ctx context.Context, t stagedFiles, f failedScript)
 	why := strings.TrimSpace(results["failed"])
 	switch t.code {
 	case codeNoApp:
-		hint, err := undetected(f.bits)
+		hint, err := inspect.Hint(f.bits, pool.Top)
 		if err != nil {
 			return err
 		}
@@ -294,25 +307,11 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	return sha, err
 }
 
-// sweepCaches removes incomplete caches of a killed daemon, and caches of deleted apps.
-func (b *Builds) sweepCaches() error {
-	if b.cacheDir == "" {
-		return nil
-	}
-	left, err := filepath.Glob(filepath.Join(b.cacheDir, "cache-*"+archive.Unfinished))
-	for _, name := range left {
-		err = errors.Join(err, os.Remove(name))
-	}
-	caches, gerr := filepath.Glob(b.cacheFile("*"))
-	err = errors.Join(err, gerr)
-	for _, name := range caches {
-		app := strings.TrimSuffix(filepath.Base(name), ".tar")
+// sweepCaches removes the caches of deleted apps.
+func sweepCaches(b *Builds) error {
+	return b.caches.Sweep(func(app string) (bool, error) {
 		builds, berr := b.OfApp(app)
 		droplets, derr := b.droplets.OfApp(app)
-		err = errors.Join(err, berr, derr)
-		if berr == nil && derr == nil && len(builds)+len(droplets) == 0 {
-			err = errors.Join(err, b.deleteCache(app))
-		}
-	}
-	return err
+		return len(builds)+len(droplets) == 0, errors.Join(berr, derr)
+	})
 }

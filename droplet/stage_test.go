@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/buildcache"
 )
 
 // fakeBuilder finishes every staging with the given result.
@@ -85,7 +86,7 @@ func (y *testBuilds) withBuilder(f *fakeBuilder) {
 	if err != nil {
 		y.t.Fatal(err)
 	}
-	y.builds.o.Builder, y.builds.o.Catalog, y.builds.cacheDir = f, c, filepath.Join(y.dir, "cache")
+	y.builds.o.Builder, y.builds.o.Catalog, y.builds.caches = f, c, buildcache.New(y.db, filepath.Join(y.dir, "cache"), DefaultStagingDiskMB<<20, maxStagedFiles)
 	y.builds.o.Env = func(string) (map[string]string, error) { return y.env, nil }
 }
 
@@ -135,7 +136,7 @@ func TestStageWithBuildpacks(t *testing.T) {
 		if err := y.builds.DeleteApp("a"); err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Stat(y.builds.cacheFile("a")); !os.IsNotExist(err) {
+		if _, err := os.Stat(y.builds.caches.File("a")); !os.IsNotExist(err) {
 			t.Errorf("the cache of an app that is gone: %v", err)
 		}
 	})
@@ -158,14 +159,14 @@ func TestStagedFilesStayWithTheirApp(t *testing.T) {
 		stage("a", 1)
 		stage("a", 1)
 		stage("b", 2)
-		if err := y.builds.ClearCache(); err != nil {
+		if err := y.builds.caches.Clear(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(y.builds.cacheFile("a")); !os.IsNotExist(err) {
+		if _, err := os.Stat(y.builds.caches.File("a")); !os.IsNotExist(err) {
 			t.Errorf("a cache that was cleared: %v", err)
 		}
 		stage("a", 3)
-		if err := y.builds.ClearCacheOf("b"); err != nil {
+		if err := y.builds.caches.ClearOf("b"); err != nil {
 			t.Fatal(err)
 		}
 		stage("a", 3)
@@ -182,14 +183,14 @@ func TestCachesAreRemovedWithApps(t *testing.T) {
 		stop := y.run()
 		y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "go.mod", text: "module x"}).GUID, Buildpacks: []string{"go"}}))
 		stop()
-		for _, name := range []string{y.builds.cacheFile("gone"), filepath.Join(y.builds.cacheDir, "cache-1"+archive.Unfinished)} {
+		for _, name := range []string{y.builds.caches.File("gone"), filepath.Join(filepath.Join(y.dir, "cache"), "cache-1"+archive.Unfinished)} {
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		y.run()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"a.tar"}, files(t, y.builds.cacheDir)); diff != "" {
+		if diff := cmp.Diff([]string{"a.tar"}, files(t, filepath.Join(y.dir, "cache"))); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -94,8 +94,8 @@ func (p *Platform) stagingOperations() {
 		OpDeleteBuildpack: Deletions{p}.deleteBuildpack,
 		OpUploadBuildpack: func(guid string) error { _, err := p.Catalog.Get(guid); return err },
 		OpUploadDroplet:   func(guid string) error { _, err := p.Droplets.Get(guid); return err },
-		OpClearCache:      func(string) error { return p.Builds.ClearCache() },
-		OpClearAppCache:   p.Builds.ClearCacheOf,
+		OpClearCache:      func(string) error { return p.Builds.Caches().Clear() },
+		OpClearAppCache:   p.Builds.Caches().ClearOf,
 	} {
 		p.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
 			var a StagingTarget

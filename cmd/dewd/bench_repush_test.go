@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkRepush changes one file of an app and pushes it until its route answers. It
@@ -48,6 +50,59 @@ func BenchmarkRepush(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	c.kill(syscall.SIGKILL)
 }
+
+// BenchmarkFirstGoPush pushes new Go apps after another one has been pushed. It compares
+// with the next push of that app with a changed file, in turn.
+func BenchmarkFirstGoPush(b *testing.B) {
+	c := newCell(b)
+	c.start()
+	router := c.router()
+	source := func(app string, version int) {
+		dir := filepath.Join(filepath.Dir(c.root), app)
+		c.writeFile(filepath.Join(dir, "go.mod"), "module bench\n\ngo 1.19\n")
+		c.writeFile(filepath.Join(dir, "main.go"), fmt.Sprintf(goApp, version))
+	}
+	push := func(app string) []string {
+		return []string{"push", app, "--no-manifest", "-p", filepath.Join(filepath.Dir(c.root), app), "-m", "128M", "-b", "go_buildpack", "--hostname", "bench"}
+	}
+	source("other", 0)
+	began := time.Now()
+	c.pushed(router, push("other"))
+	b.ReportMetric(ms(time.Since(began)), "ms/first-of-all")
+	testkit.EventuallyTrue(b, "dewd has compiled the standard library for new apps", func() bool {
+		found, err := filepath.Glob(filepath.Join(c.root, "cache", "start-go-*.tar"))
+		return err == nil && len(found) == 1
+	})
+	b.ReportMetric(ms(time.Since(began)), "ms/until-prepared")
+	var first, second []time.Duration
+	for i := range max(b.N, 5) {
+		source("other", i+1)
+		second = append(second, c.pushed(router, push("other")))
+		c.dew("unmap-route", "other", "dew.localhost", "--hostname", "bench")
+		source("new", i+1)
+		first = append(first, c.pushed(router, push("new")))
+		c.dew("delete", "new", "-f")
+	}
+	b.ReportMetric(ms(median(first)), "ms/first")
+	b.ReportMetric(ms(median(first))/ms(median(second)), "first/second")
+	b.ReportMetric(0, "ns/op")
+	c.kill(syscall.SIGKILL)
+}
+
+// goApp is a web server in Go with a number that changes it.
+const goApp = `package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+)
+
+func main() {
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "version", %d) })
+	fmt.Println(http.ListenAndServe(":"+os.Getenv("PORT"), nil))
+}
+`
 
 // pushed returns the time of a push until the route of the app answers.
 func (c *cell) pushed(router string, push []string) time.Duration {

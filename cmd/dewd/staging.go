@@ -92,7 +92,7 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.droplets, droplet.BuildOptions{
 		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
-		Builder: builder{d}, Version: version, Catalog: d.catalog, Env: d.apps.stagingEnv, Buildpacks: d.apps.buildpacks, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
+		Builder: builder{d}, Version: version, Catalog: d.catalog, Env: d.apps.stagingEnv, Buildpacks: d.apps.buildpacks, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"), StartCaches: !d.cfg.Cluster.Used(),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
 	return nil

@@ -7,7 +7,8 @@
 #   /tmp/profile.d    scripts that are sourced before the app starts
 #   /tmp/buildpacks   <n>/, the file plan or all (to try): <n> <how to fetch it> <name>, and stack: its ID
 #   /tmp/result       the results for dewd: detected, used, release.yml, Procfile, launch-<n>.yml, config-<n>.yml,
-#                     version-<n>, failed, cache-unchanged, and from the built-in buildpacks: missing, reason
+#                     version-<n>, failed, cache-unchanged, and from the built-in buildpacks: missing, reason,
+#                     go-version
 #
 # An argument replaces /tmp.
 set -u

@@ -1,4 +1,4 @@
-package droplet
+package inspect
 
 import (
 	"archive/tar"
@@ -9,8 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/dewrun/dew/droplet/pool"
 )
 
 // maxExamined is the maximum number of files that are examined for the hint.
@@ -22,24 +20,13 @@ type pushedFile struct {
 	elf  bool   // it is a Linux program
 }
 
-// undetected returns a hint about what to add to an app that no buildpack detects.
-func undetected(bits io.ReadSeeker) (string, error) {
-	if _, err := bits.Seek(0, io.SeekStart); err != nil {
-		return "", fmt.Errorf("cannot read package: %w", err)
-	}
+// Hint returns what to add to an app that no buildpack detects. All files of the package
+// are in the folder top.
+func Hint(bits io.ReadSeeker, top string) (string, error) {
 	var files []pushedFile
-	tr := tar.NewReader(bits)
-	for len(files) < maxExamined {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return "", fmt.Errorf("cannot read package: %w", err)
-		}
-		name := strings.TrimPrefix(h.Name, pool.Top+"/")
+	err := each(bits, top, func(name string, h *tar.Header, tr io.Reader) bool {
 		if h.Typeflag != tar.TypeReg || strings.HasPrefix(name, ".") {
-			continue
+			return true
 		}
 		f := pushedFile{name: name}
 		if h.Mode&0o111 != 0 && !strings.Contains(name, "/") {
@@ -48,12 +35,46 @@ func undetected(bits io.ReadSeeker) (string, error) {
 			f.elf = err == nil && bytes.Equal(magic[:], []byte("\x7fELF"))
 		}
 		files = append(files, f)
-	}
-	return missingHint(files), nil
+		return len(files) < maxExamined
+	})
+	return missingHint(files), err
 }
 
+// Has reports whether a package has a file.
+func Has(bits io.ReadSeeker, top, file string) (found bool, err error) {
+	err = each(bits, top, func(name string, _ *tar.Header, _ io.Reader) bool {
+		found = name == file
+		return !found
+	})
+	return found, err
+}
+
+// each calls fn for the files of a package, until it returns false.
+func each(bits io.ReadSeeker, top string, fn func(name string, h *tar.Header, content io.Reader) bool) error {
+	if _, err := bits.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("cannot read package: %w", err)
+	}
+	for tr := tar.NewReader(bits); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read package: %w", err)
+		}
+		if !fn(strings.TrimPrefix(h.Name, top+"/"), h, tr) {
+			return nil
+		}
+	}
+}
+
+const (
+	binaryBuildpack = "binary_buildpack"
+	procfileName    = "Procfile"
+)
+
 // runAsIsHint is the hint for files that need no buildpack.
-const runAsIsHint = "To run the files as they are, set `buildpacks: [" + BinaryBuildpack + "]`"
+const runAsIsHint = "To run the files as they are, set `buildpacks: [" + binaryBuildpack + "]`"
 
 // missingHint returns what an app lacks for a buildpack to detect it.
 func missingHint(files []pushedFile) string {
@@ -140,7 +161,7 @@ func javaHint(top []pushedFile) string {
 			return fmt.Sprintf("Found %[1]s. To run it in Tomcat, push the file itself: dew push NAME -p %[1]s", f.name)
 		}
 		if path.Ext(f.name) == ".jar" {
-			return fmt.Sprintf("Found %[1]s, but its manifest has no Main-Class. Build it with one, or set `command: java -cp %[1]s CLASS` and `buildpacks: [%[2]s]`", f.name, BinaryBuildpack)
+			return fmt.Sprintf("Found %[1]s, but its manifest has no Main-Class. Build it with one, or set `command: java -cp %[1]s CLASS` and `buildpacks: [%[2]s]`", f.name, binaryBuildpack)
 		}
 	}
 	return ""
