@@ -89,9 +89,7 @@ func (r *run) all(ctx context.Context) (err error) {
 	defer func() {
 		endLoad()
 		r.workers.Wait()
-		if terr := r.world.TearDown(); err == nil {
-			err = terr
-		}
+		err = errors.Join(err, r.world.TearDown())
 	}()
 	if err := r.world.Start(ctx); err != nil {
 		return err

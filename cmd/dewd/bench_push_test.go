@@ -30,11 +30,11 @@ func BenchmarkPush(b *testing.B) {
 	for range max(b.N, 10) {
 		began := time.Now()
 		c.dew("push", "-f", file)
-		ask(b, router)
+		ask(b, router, "bench")
 		push = append(push, time.Since(began))
 		c.dew("stop", "bench") // so that the next start has nothing to stop
 		c.dew("start", "bench")
-		ask(b, router)
+		ask(b, router, "bench")
 		start = append(start, c.lastStart())
 	}
 	late := c.lateness()
@@ -80,14 +80,14 @@ func (c *cell) router() string {
 }
 
 // ask sends requests to the app until it answers 200.
-func ask(t testing.TB, router string) {
+func ask(t testing.TB, router, app string) {
 	t.Helper()
 	for {
 		req, err := http.NewRequest(http.MethodGet, router, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Host = "bench.dew.localhost"
+		req.Host = app + ".dew.localhost"
 		r, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func BenchmarkFirstGoPush(b *testing.B) {
 		c.writeFile(filepath.Join(dir, "main.go"), fmt.Sprintf(goApp, version))
 	}
 	push := func(app string) []string {
-		return []string{"push", app, "--no-manifest", "-p", filepath.Join(filepath.Dir(c.root), app), "-m", "128M", "-b", "go_buildpack", "--hostname", "bench"}
+		return []string{"push", app, "--no-manifest", "-p", filepath.Join(filepath.Dir(c.root), app), "-m", "128M", "-b", "go_buildpack"}
 	}
 	source("other", 0)
 	began := time.Now()
@@ -78,10 +78,9 @@ func BenchmarkFirstGoPush(b *testing.B) {
 	for i := range max(b.N, 5) {
 		source("other", i+1)
 		second = append(second, c.pushed(router, push("other")))
-		c.dew("unmap-route", "other", "dew.localhost", "--hostname", "bench")
 		source("new", i+1)
 		first = append(first, c.pushed(router, push("new")))
-		c.dew("delete", "new", "-f")
+		c.dew("delete", "new", "-f", "-r")
 	}
 	b.ReportMetric(ms(median(first)), "ms/first")
 	b.ReportMetric(ms(median(first))/ms(median(second)), "first/second")
@@ -109,7 +108,7 @@ func (c *cell) pushed(router string, push []string) time.Duration {
 	c.t.Helper()
 	began := time.Now()
 	c.dew(push...)
-	ask(c.t, router)
+	ask(c.t, router, push[1])
 	return time.Since(began)
 }
 

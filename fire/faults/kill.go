@@ -94,8 +94,17 @@ func stopped(p part) Inject {
 		if err != nil {
 			return nil, err
 		}
-		return func() error { return signal(pid, syscall.SIGCONT) }, signal(pid, syscall.SIGSTOP)
+		return func() error { return continued(pid) }, signal(pid, syscall.SIGSTOP)
 	}
+}
+
+// continued lets a stopped process continue, unless an earlier fault has ended its
+// instance since.
+func continued(pid int) error {
+	if err := signal(pid, syscall.SIGCONT); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }
 
 func signal(pid int, sig syscall.Signal) error {

@@ -20,6 +20,7 @@ import (
 // are on it. The folders of containerd and of the disk images are not, because layers
 // need a real file system.
 type faultFS struct {
+	root   string
 	server *fuse.Server
 	binds  []string // folders that are not on it
 
@@ -34,7 +35,7 @@ var realFolders = []string{"containerd", "disks"}
 
 // mountFaults mounts the file system on the root. Its files are in the folder below.
 func mountFaults(root, below string) (*faultFS, error) {
-	v := &faultFS{}
+	v := &faultFS{root: root}
 	lower := &fs.LoopbackRoot{Path: below}
 	top := &faultNode{LoopbackNode: &fs.LoopbackNode{RootData: lower}, fs: v}
 	lower.RootNode = top
@@ -63,9 +64,12 @@ func mountFaults(root, below string) (*faultFS, error) {
 func (v *faultFS) unmount() error {
 	var errs []error
 	for _, dir := range v.binds {
-		errs = append(errs, unix.Unmount(dir, 0))
+		errs = append(errs, unmount(dir))
 	}
-	return errors.Join(append(errs, v.server.Unmount())...)
+	if err := v.server.Unmount(); err != nil {
+		errs = append(errs, err, unix.Unmount(v.root, unix.MNT_DETACH))
+	}
+	return errors.Join(errs...)
 }
 
 // set lets changes of some files fail. Without fails, all operations succeed again.

@@ -42,7 +42,17 @@ func (w *World) unmountRoot() error {
 	if w.faults == nil {
 		return nil // it is a copy
 	}
-	return errors.Join(w.faults.unmount(), unix.Unmount(w.volume, 0))
+	return errors.Join(w.faults.unmount(), unmount(w.volume))
+}
+
+// unmount unmounts a folder. If a process still uses it, the folder is unmounted when the
+// process has exited, and the error says so.
+func unmount(dir string) error {
+	err := unix.Unmount(dir, 0)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("%s is still in use: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 }
 
 // Fill uses all free space of the root, except the given bytes, until the returned

@@ -322,12 +322,10 @@ func (w *World) TearDown() error {
 	if done {
 		return nil
 	}
-	if err := w.Stop(); err != nil {
-		return err
-	}
+	stopped := w.Stop()
 	out, err := w.command("teardown").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("dewd teardown: %w\n%s", err, out)
+		err = fmt.Errorf("dewd teardown: %w\n%s", err, out)
 	}
-	return w.unmountRoot()
+	return errors.Join(stopped, err, w.unmountRoot())
 }
