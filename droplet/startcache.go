@@ -3,6 +3,7 @@ package droplet
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,12 +108,13 @@ func runStartWork(ctx context.Context, b *Builds, w startWork) error {
 		}, helperLayers([]chosen{w.pack})...),
 	}
 	return b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
-		if code != 0 {
-			return fmt.Errorf("the build exited with status %d", code)
-		}
 		results, err := readResult(ctx, files)
 		if err != nil {
 			return err
+		}
+		if code != 0 {
+			why := cmp.Or(firstLine(results["reason"]), firstLine(results["missing"]), firstLine(results["failed"]))
+			return fmt.Errorf("the build exited with status %d: %s", code, why)
 		}
 		version := firstLine(results[goVersion])
 		if err := b.caches.StoreStart(ctx, goLanguage, w.stack.ID, version, files); err != nil || version == w.version {
@@ -144,6 +146,7 @@ func startAppTar() ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	err := errors.Join(
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: pool.Top + "/", Mode: 0o755, ModTime: pool.Time}),
 		addFile(w, pool.Top+"/go.mod", []byte("module start\n\ngo 1.19\n")),
 		addFile(w, pool.Top+"/main.go", []byte(main)),
 		addFile(w, pool.Top+"/later.go", []byte("//go:build go1.21\n\npackage main\n\nimport _ \"log/slog\"\n")),

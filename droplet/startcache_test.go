@@ -158,6 +158,9 @@ func TestStartApp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(h.Name)), testkit.Must(io.ReadAll(tr))(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
