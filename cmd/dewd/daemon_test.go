@@ -67,6 +67,9 @@ func runTests(m *testing.M) int {
 // buildPrograms builds dewd and all other programs of the tests.
 func buildPrograms(dir string) error {
 	packages := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp", "./testdata/instance"}
+	if benching { // without it, builds reuse no dependencies
+		packages = append(packages, "../dew-buildpack")
+	}
 	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
 	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
