@@ -121,8 +121,8 @@ func (q *buildQueue) next(ctx context.Context) (w Build, own context.Context, er
 }
 
 // aside registers the creation of a start cache. It returns a nil function if the same one
-// is being created, or was not usable. Otherwise the function gets whether it is.
-func (q *buildQueue) aside(ctx context.Context, w startWork) (own context.Context, done func(usable bool)) {
+// is being created, or has failed before. The function gets whether it can be tried again.
+func (q *buildQueue) aside(ctx context.Context, w startWork) (own context.Context, done func(again bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := w.stack.ID + " " + w.version
@@ -133,14 +133,14 @@ func (q *buildQueue) aside(ctx context.Context, w startWork) (own context.Contex
 	own, cancel := context.WithCancelCause(ctx)
 	guid := uuid.NewString()
 	q.running[guid] = runningBuild{app: w.app, aside: true, cancel: cancel}
-	return own, func(usable bool) {
+	return own, func(again bool) {
 		q.end(guid)
-		if !usable {
+		if !again {
 			return
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		delete(q.tried, key) // it is created again after the caches were cleared
+		delete(q.tried, key)
 	}
 }
 

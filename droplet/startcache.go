@@ -77,7 +77,7 @@ func createStartCache(ctx context.Context, b *Builds, w startWork) {
 	}
 	err := runStartWork(own, b, w)
 	interrupted := own.Err() != nil
-	done(err == nil)
+	done(err == nil || interrupted)
 	switch {
 	case err == nil:
 		b.o.Logger.Info("new Go apps begin with the compiled standard library", "stack", w.stack.Name, "version", w.version)

@@ -143,6 +143,12 @@ func TestStartCacheRunsAside(t *testing.T) {
 		if got := y.builds.Apps(); len(got) != 0 {
 			t.Errorf("apps with a container = %v, want none", got)
 		}
+		close(f.next.hold)
+		y.droplet(y.build(BuildRequest{Package: y.push("b", member{name: "go.mod", text: "module x"}).GUID}))
+		synctest.Wait()
+		if _, ok := y.builds.caches.Start(goLanguage, f.first.staged[0].Stack.ID); !ok {
+			t.Error("the next app does not create the cache")
+		}
 	})
 }
 
