@@ -34,7 +34,7 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 # installed but disabled, make setup does not install its package again.
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
-TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
+TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs rsync=rsync ssh=openssh-client zip=zip git=git \
 	javac=openjdk-17-jdk-headless /usr/share/tomcat10/skel/conf/web.xml=tomcat10-user ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli nginx=nginx-light /usr/bin/python3=python3 \
 	/usr/bin/pip3=python3-pip unzip=unzip \
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \

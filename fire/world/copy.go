@@ -25,13 +25,11 @@ func (w *World) Copy(flags ...string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.frozen(func() error {
-		out, err := exec.Command("cp", "-a", "-x", w.volume, filepath.Join(dir, "root")).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("cannot copy the root: %w\n%s", err, out)
-		}
-		return nil
-	}); err != nil {
+	// Most files are copied before the root is frozen. While it is frozen, apps that print
+	// have to wait, and their health checks fail after some seconds.
+	root := filepath.Join(dir, "root")
+	copyOut := func() error { return copyChanged(w.volume, root) }
+	if err := errors.Join(copyOut(), w.frozen(copyOut)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	c, err := open(dir, w.Bin, flags...)
@@ -40,6 +38,22 @@ func (w *World) Copy(flags ...string) (*World, error) {
 	}
 	return c, nil
 }
+
+// copyChanged copies the files that are not the same in the copy, and deletes others there.
+func copyChanged(from, to string) error {
+	cmd := exec.Command("rsync", "-aHXS", "--one-file-system", "--whole-file", "--delete", "--modify-window=-1", from+"/", to)
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == vanished {
+		return nil // files are deleted while they are copied
+	}
+	if err != nil {
+		return fmt.Errorf("cannot copy the root: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// vanished is the exit status of rsync if files were deleted while it ran.
+const vanished = 24
 
 // frozen runs fn while nothing can be written to the root.
 func (w *World) frozen(fn func() error) error {
