@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -68,12 +69,20 @@ func requestStartCache(b *Builds, t stagedFiles, st stack.Stack, results map[str
 	}
 }
 
+// startDelay is the time between a build and the creation of a start cache. The app
+// starts during that time, and often another push follows.
+const startDelay = 10 * time.Second
+
 // createStartCache builds the app that imports the standard library, and stores its cache.
 // No build depends on the result: a new app without it compiles more.
 func createStartCache(ctx context.Context, b *Builds, w startWork) {
 	own, done := b.aside(ctx, w)
 	if done == nil {
 		return
+	}
+	select {
+	case <-time.After(startDelay):
+	case <-own.Done():
 	}
 	err := runStartWork(own, b, w)
 	interrupted := own.Err() != nil
@@ -87,6 +96,9 @@ func createStartCache(ctx context.Context, b *Builds, w startWork) {
 }
 
 func runStartWork(ctx context.Context, b *Builds, w startWork) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	plan, err := planTar([]chosen{w.pack}, w.stack, false)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -26,6 +27,12 @@ func goBuilder() *fakeBuilder {
 	return &fakeBuilder{files: map[string]string{
 		"/tmp/app/x": "x", "/tmp/cache/std": "compiled", "/tmp/result/go-version": testGo + "\n", "/tmp/result/used": "4", "/tmp/result/detected": "go",
 	}}
+}
+
+// waitForStart waits until a requested start cache exists, or has failed.
+func waitForStart() {
+	time.Sleep(startDelay + time.Second)
+	synctest.Wait()
 }
 
 // layerPaths returns where the layers of a staging are unpacked.
@@ -47,7 +54,7 @@ func TestStartCache(t *testing.T) {
 		stage := func(app string, files ...member) {
 			t.Helper()
 			y.droplet(y.build(BuildRequest{Package: y.push(app, files...).GUID}))
-			synctest.Wait()
+			waitForStart()
 		}
 		module := member{name: "go.mod", text: "module x"}
 		stage("a", module)
@@ -98,7 +105,7 @@ func TestStartCacheFails(t *testing.T) {
 				y.run()
 				for _, app := range []string{"a", "b"} {
 					y.droplet(y.build(BuildRequest{Package: y.push(app, member{name: "go.mod", text: "module x"}).GUID}))
-					synctest.Wait()
+					waitForStart()
 				}
 				if len(f.next.staged) != 1 {
 					t.Errorf("the cache was tried %d times, want once", len(f.next.staged))
@@ -132,20 +139,20 @@ func TestStartCacheRunsAside(t *testing.T) {
 		for _, text := range []string{"module x", "module y"} {
 			y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "go.mod", text: text}).GUID}))
 		}
-		synctest.Wait()
+		waitForStart()
 		if got := y.builds.Apps(); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("apps with a container = %v, want a", got)
 		}
 		if err := y.builds.DeleteApp("a"); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
+		waitForStart()
 		if got := y.builds.Apps(); len(got) != 0 {
 			t.Errorf("apps with a container = %v, want none", got)
 		}
 		close(f.next.hold)
 		y.droplet(y.build(BuildRequest{Package: y.push("b", member{name: "go.mod", text: "module x"}).GUID}))
-		synctest.Wait()
+		waitForStart()
 		if _, ok := y.builds.caches.Start(goLanguage, f.first.staged[0].Stack.ID); !ok {
 			t.Error("the next app does not create the cache")
 		}
