@@ -312,10 +312,11 @@ func (b *Builds) remove(ws []Build) error {
 	return nil
 }
 
-// staged stores the droplet and the build in one transaction.
+// staged stores the droplet and the build in one transaction. From then on, the app can
+// start with it.
 func (b *Builds) staged(w Build, d Droplet) error {
 	defer b.droplets.releaseImage(d.Image)
-	return b.droplets.storeIn(d, func(tx *store.Tx) error {
+	err := b.droplets.storeIn(d, func(tx *store.Tx) error {
 		_, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
 			return nil
@@ -325,6 +326,10 @@ func (b *Builds) staged(w Build, d Droplet) error {
 		}
 		return b.record(tx, w, &d)
 	})
+	if err == nil {
+		b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
+	}
+	return err
 }
 
 // storeRetry is the time between two attempts to store a failed build.

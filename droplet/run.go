@@ -184,19 +184,14 @@ func (q *buildQueue) cancel(app string) {
 
 // run stages one build and stores the result.
 func (b *Builds) run(ctx context.Context, w Build) {
-	d, err := b.stage(ctx, w)
 	if b.o.StackStore != nil {
 		defer b.o.StackStore.ReleaseImage(w.GUID) // by then a droplet uses it, or none ever will
 	}
+	err := b.stage(ctx, w)
 	gone := errors.Is(context.Cause(ctx), errAppDeleted)
-	if ctx.Err() != nil && !gone {
+	if err != nil && ctx.Err() != nil && !gone {
 		b.o.Logger.Info("staging interrupted: dewd stages the app again after its next start", "app", w.App, "build", w.GUID)
 		return
-	}
-	if err == nil {
-		err = b.staged(w, d)
-	} else {
-		b.droplets.releaseImage(d.Image)
 	}
 	defer b.cleanUp(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) { // its app was deleted since
@@ -207,37 +202,43 @@ func (b *Builds) run(ctx context.Context, w Build) {
 	}
 	if err != nil {
 		b.failed(ctx, w, err)
-		return
 	}
-	b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
 }
 
-// stage creates the droplet of a build.
-func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
+// stage creates and stores the droplet of a build.
+func (b *Builds) stage(ctx context.Context, w Build) error {
 	k, err := b.packages.Get(w.Package)
 	if errors.Is(err, ErrNotFound) {
-		return Droplet{}, errors.New("the package was deleted: push the app again")
+		return errors.New("the package was deleted: push the app again")
 	}
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	if k.Type == PackageDocker {
-		return b.stageImage(ctx, w, k)
+		d, err := b.stageImage(ctx, w, k)
+		if err != nil {
+			return err
+		}
+		return b.staged(w, d)
 	}
 	st, err := b.o.Stacks(w.Stack)
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	packs, err := b.choose(w, st)
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	logStaging(b.o.Say, w, k, st)
 	if err := b.packages.Space(); err != nil {
-		return Droplet{}, err
+		return err
 	}
 	if onlyBinary(packs) {
-		return b.stageBinary(ctx, w, k, st)
+		d, err := b.stageBinary(ctx, w, k, st)
+		if err != nil {
+			return err
+		}
+		return b.staged(w, d)
 	}
 	return b.stageWith(ctx, w, k, st, packs)
 }

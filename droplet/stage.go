@@ -48,21 +48,22 @@ const (
 	codeNoBuildpack = 225
 )
 
-// stageWith runs buildpacks on a package and creates a droplet from the result.
-func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Stack, packs []chosen) (Droplet, error) {
+// stageWith runs buildpacks on a package, and stores a droplet with the result. The app
+// can start while the cache is stored and the container is removed.
+func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Stack, packs []chosen) error {
 	f, done, err := b.packages.open(k.SHA256)
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	defer done()
 	g, err := b.stagingInput(w.App)
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	downloaded(b, w.App, k)
 	plan, err := planTar(packs, st, len(w.Buildpacks) == 0)
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	s := Staging{
 		Build: w.GUID, App: w.App, Stack: st, Env: g.env, Services: g.bindings.Variable(), Dir: "/home/vcap",
@@ -81,19 +82,33 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 	s.Layers = append(s.Layers, helperLayers(packs)...)
 	layers, err := cacheLayers(b, w.App, f, st, packs)
 	if err != nil {
-		return Droplet{}, err
+		return err
 	}
 	s.Layers = append(s.Layers, layers...)
 	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
-	began := time.Now()
+	began, stored := time.Now(), false
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
 		t := stagedFiles{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, version: b.o.Version, droplet: &d}
-		if code == 0 {
-			return b.createDroplet(ctx, t, st)
+		if code != 0 {
+			return b.scriptError(ctx, t, failedScript{bits: f, stack: st, began: began})
 		}
-		return b.scriptError(ctx, t, failedScript{bits: f, stack: st, began: began})
+		results, err := b.createDroplet(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := b.staged(w, d); err != nil {
+			return err
+		}
+		stored = true
+		storeCache(ctx, b, t, results)
+		requestStartCache(b, t, st, results)
+		return nil
 	})
-	return d, err
+	if stored && err != nil {
+		b.o.Logger.Warn("cannot clean up after a build", "app", w.App, "build", w.GUID, "err", err)
+		return nil
+	}
+	return err
 }
 
 // cacheLayers returns a layer with the cache of an app, or with that of all new apps.
@@ -153,37 +168,52 @@ type stagedFiles struct {
 	droplet *Droplet
 }
 
-// createDroplet creates the droplet from the result of the buildpacks.
-func (b *Builds) createDroplet(ctx context.Context, t stagedFiles, st stack.Stack) error {
+// createDroplet creates the droplet from the result of the buildpacks, which it returns.
+func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) (map[string]string, error) {
 	results, err := readResult(ctx, t.files)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d := t.droplet
 	if err := describe(t, results); err != nil {
-		return err
+		return nil, err
 	}
 	logCommands(b.o.Say, d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
+		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
 	b.o.Say(d.App, "Uploading droplet, build artifacts cache...")
 	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
-		return err
+		return nil, err
 	}
 	uploaded(b, d.App, d.Image)
-	if results["cache-unchanged"] != "" && b.caches.Has(d.App) {
+	if keepsCache(b, *d, results) {
 		b.o.Say(d.App, "The build artifacts cache is unchanged")
-	} else if err := b.caches.Store(ctx, d.App, t.files); err != nil {
-		// Not an error: at worst, the next staging runs without a cache, like the first.
-		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
-	} else if fi, err := os.Stat(b.caches.File(d.App)); err == nil {
-		b.o.Say(d.App, fmt.Sprintf("Uploaded build artifacts cache (%s)", archive.Size(fi.Size())))
 	}
 	b.o.Say(d.App, "Uploading complete")
-	requestStartCache(b, t, st, results)
-	return nil
+	return results, nil
+}
+
+// keepsCache reports whether the build did not change the cache of the app.
+func keepsCache(b *Builds, d Droplet, results map[string]string) bool {
+	return results["cache-unchanged"] != "" && b.caches.Has(d.App)
+}
+
+// storeCache stores the cache of an app for its next build, if it changed.
+func storeCache(ctx context.Context, b *Builds, t stagedFiles, results map[string]string) {
+	if keepsCache(b, *t.droplet, results) {
+		return
+	}
+	app := t.droplet.App
+	if err := b.caches.Store(ctx, app, t.files); err != nil {
+		// Not an error: at worst, the next staging runs without a cache, like the first.
+		b.o.Say(app, "Cannot store the build cache: "+err.Error())
+		return
+	}
+	if fi, err := os.Stat(b.caches.File(app)); err == nil {
+		b.o.Say(app, fmt.Sprintf("Uploaded build artifacts cache (%s)", archive.Size(fi.Size())))
+	}
 }
 
 // downloaded logs that a build has the files of its package, in the words of Cloud

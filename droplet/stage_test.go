@@ -385,3 +385,48 @@ func FuzzParseRelease(f *testing.F) {
 		}
 	})
 }
+
+// slowRemover needs a minute to remove its container, and fails.
+type slowRemover struct{ *fakeBuilder }
+
+func (f slowRemover) Build(ctx context.Context, s Staging, done func(context.Context, int, Files) error) error {
+	err := f.fakeBuilder.Build(ctx, s, done)
+	time.Sleep(time.Minute)
+	return errors.Join(err, errors.New("cannot release address"))
+}
+
+// An app can start before the container of its build is removed. An error of the removal
+// does not change the result. The next build of the app waits for it.
+func TestStagedBeforeTheContainerIsRemoved(t *testing.T) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
+		f := slowRemover{&fakeBuilder{files: map[string]string{"/tmp/app/x": "x"}}}
+		y.withBuilder(f.fakeBuilder)
+		y.builds.o.Builder = f
+		y.run()
+		request := BuildRequest{Package: y.push("a", member{name: "x", text: "x"}).GUID, Buildpacks: []string{"go_buildpack"}, Fresh: true}
+		first := y.create(request)
+		synctest.Wait()
+		if b, err := y.builds.Get(first.GUID); err != nil || b.State != BuildStaged {
+			t.Errorf("build = %+v, %v while its container is removed, want STAGED", b, err)
+		}
+		if got := y.builds.Apps(); len(got) != 1 {
+			t.Errorf("apps with builds = %v, want one: its container still exists", got)
+		}
+		second := y.create(request)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if b, err := y.builds.Get(second.GUID); err != nil || b.State != BuildStaging {
+			t.Errorf("second build = %+v, %v, want it to wait", b, err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for _, guid := range []string{first.GUID, second.GUID} {
+			if b, err := y.builds.Get(guid); err != nil || b.State != BuildStaged {
+				t.Errorf("build = %+v, %v, want STAGED", b, err)
+			}
+		}
+		if got := y.builds.Apps(); len(got) != 0 {
+			t.Errorf("apps with builds = %v, want none", got)
+		}
+	})
+}
