@@ -25,7 +25,6 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/dns"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
-	"github.com/dewrun/dew/runtime/containerd/rootfs"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/process"
@@ -100,7 +99,10 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 	if err := c.create(ctx, mounts); err != nil {
 		return err
 	}
-	if err := c.startAll(ctx); err != nil {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.startAll(gctx) })
+	g.Go(func() error { return unpackLayers(gctx, c) })
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
@@ -131,7 +133,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, prepareLimit(s))
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
@@ -147,12 +149,6 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 		mounts = ms
 		if err := e.disks.apply(c, ms); err != nil {
 			return err
-		}
-		if len(s.Layers) > 0 {
-			err := e.mounts.With(ms, func(root string) error { return rootfs.UnpackLayers(gctx, root, s.Layers, e.owner()) })
-			if err != nil {
-				return err
-			}
 		}
 		return noteCall(c, c.createContainer(gctx, e.net.Path(s.Instance)))
 	})

@@ -2,28 +2,42 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/packing"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/images"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 var _ runtime.StagingContainer = (*container)(nil)
 
-// prepareLimit returns the time limit for preparing the resources of a container.
-func prepareLimit(s runtime.Spec) time.Duration {
-	if len(s.Layers) > 0 {
-		return images.UnpackTimeout
+// unpackLayers unpacks the files of a build while its launcher starts, which waits at its
+// gate. It reaches them through the container's first process, which runs no code of the
+// app.
+func unpackLayers(ctx context.Context, c *container) error {
+	if len(c.spec.Layers) == 0 {
+		return nil
 	}
-	return createTimeout
+	ctx, cancel := context.WithTimeout(ctx, images.UnpackTimeout)
+	defer cancel()
+	root, err := os.Open(filepath.Join("/proc", strconv.Itoa(c.init.pid), "root"))
+	if err != nil {
+		return fmt.Errorf("cannot open the files of the container: %w", err)
+	}
+	defer func() { _ = root.Close() }()            // only a reference to the folder
+	if process.BornAt(c.init.pid) != c.init.born { // another process can have its number
+		return errors.New("the first process of the container ended")
+	}
+	return rootfs.UnpackLayers(ctx, fmt.Sprintf("/proc/self/fd/%d", root.Fd()), c.spec.Layers, c.e.owner())
 }
 
 // Written returns the size of the writable layer.
