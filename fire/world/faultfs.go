@@ -39,10 +39,15 @@ func mountFaults(root, below string) (*faultFS, error) {
 	lower := &fs.LoopbackRoot{Path: below}
 	top := &faultNode{LoopbackNode: &fs.LoopbackNode{RootData: lower}, fs: v}
 	lower.RootNode = top
-	remember := time.Second // the kernel asks less often; all changes go through this mount
+	// All changes go through this mount, so the kernel can ask less often, and its pages are
+	// right. If it dropped them, a reader could see zeros in the place of the newest write.
+	remember := time.Second
 	server, err := fs.Mount(root, top, &fs.Options{
 		EntryTimeout: &remember, AttrTimeout: &remember,
-		MountOptions: fuse.MountOptions{AllowOther: true, FsName: "fire", Name: "fire", DirectMount: true, DisableXAttrs: true},
+		MountOptions: fuse.MountOptions{
+			AllowOther: true, FsName: "fire", Name: "fire", DirectMount: true, DisableXAttrs: true,
+			ExplicitDataCacheControl: true, // FOPEN_KEEP_CACHE does the same for an open
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot mount a FUSE file system: %w", err)
@@ -123,7 +128,7 @@ func (n *faultNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint
 	}
 	// The kernel sends offsets, and an append at the end of a shared file is one of them.
 	f, fuseFlags, errno := n.LoopbackNode.Open(ctx, flags&^syscall.O_APPEND)
-	return n.wrap(f, n.path("")), fuseFlags, errno
+	return n.wrap(f, n.path("")), fuseFlags | fuse.FOPEN_KEEP_CACHE, errno
 }
 
 // Setattr changes the attributes of a file, such as its size.
