@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/dewrun/dew/app"
@@ -56,6 +57,37 @@ func TestUnadoptedInstanceRunsOn(t *testing.T) {
 	}
 	if err := w.sup.Unadopted(); err != nil {
 		t.Errorf("Unadopted = %v, want nothing", err)
+	}
+}
+
+// dewd kills a process whose output is not captured. If dewd is killed before the exit, or
+// even before the kill, the next one names the same cause.
+func TestLostOutputOverDaemons(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		killed bool // the process, by the first daemon
+	}{{"after the kill", true}, {"before the kill", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy = crashLoop
+			w.boot()
+			p := w.put(testApp{name: "lost", memory: 64, command: idle})
+			st := w.running(p)
+			if err := w.engine.known.get(st.Instance).procs[0].saveCaptureFailed(); err != nil {
+				t.Fatal(err)
+			}
+			pid := w.commandPID(st.Instance, "main")
+			w.leave()
+			if c.killed {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.boot()
+			if r := w.record(p, 1); r.First.Cause != runtime.CauseCaptureFailed || r.Instance != st.Instance {
+				t.Errorf("record = %s of %s (%s), want capture_failed of %s", r.Description, r.Instance, r.First.Cause, st.Instance)
+			}
+		})
 	}
 }
 

@@ -187,9 +187,13 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	if err := p.Create(); err != nil {
 		return err
 	}
+	if err := p.loadCaptureFailed(); err != nil {
+		return err
+	}
 	if err := c.findProcess(ctx, p); err != nil {
 		return err
 	}
+	c.continueKill(ctx, p)
 	// The leaf can be frozen, by the earlier daemon or by PID 1 since then. The reader
 	// thaws it, unless the disk has no space for further output.
 	if err := p.Follow(capture.Late); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,4 +173,23 @@ func (p *proc) loadExit() (*runtime.Exit, error) {
 		return nil, fmt.Errorf("%w: %w", errBadExit, err)
 	}
 	return x, nil
+}
+
+func (p *proc) captureFailedFile() string { return filepath.Join(p.dir, p.Exec+".capture-failed") }
+
+// saveCaptureFailed stores that dewd kills a process because its output is not captured.
+// Without it, a daemon that starts after the kill would only see the signal.
+func (p *proc) saveCaptureFailed() error { return runfile.Write(p.captureFailedFile(), "", 0o600) }
+
+// loadCaptureFailed reads what an earlier daemon stored with saveCaptureFailed.
+func (p *proc) loadCaptureFailed() error {
+	_, err := os.Stat(p.captureFailedFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read whether the output of %s is captured: %w", p.Exec, err)
+	}
+	p.captureFailed.Store(true)
+	return nil
 }
