@@ -74,7 +74,7 @@ func build(bin string) (string, error) {
 		"..": {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init", "./cmd/dew-sftp", "./cmd/dew-static", "./cmd/dew-buildpack"},
 		".":  {"./config-sidecar/app", "./config-sidecar/config-server"},
 	} {
-		c := exec.Command("go", append([]string{"build", "-trimpath", "-o", bin + "/"}, packages...)...)
+		c := exec.Command("go", append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", bin + "/"}, packages...)...)
 		c.Dir, c.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := c.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("cannot build the programs: %w\n%s", err, out)

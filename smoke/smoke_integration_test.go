@@ -43,7 +43,7 @@ func runTests(m *testing.M) int {
 		"..":          {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init"},
 		"../examples": {"./config-sidecar/app", "./config-sidecar/config-server"},
 	} {
-		c := exec.Command("go", append([]string{"build", "-trimpath", "-o", bin + "/"}, packages...)...)
+		c := exec.Command("go", append([]string{"build", "-trimpath", testkit.NoSymbols, "-o", bin + "/"}, packages...)...)
 		c.Dir, c.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := c.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)

@@ -180,6 +180,10 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
+// NoSymbols is the flag of `go build` that halves the time of linking. Programs without
+// symbols still print the names of functions and the lines of a stack.
+const NoSymbols = "-ldflags=-s -w"
+
 // Programs builds dewd, dew, dew-init and dew-sftp for the tests of a folder directly below the
 // top one, with other packages of the folder, and returns the folder of the programs.
 // DEW_TEST_BIN has that folder if they are built already.
@@ -189,9 +193,9 @@ func Programs(t testing.TB, race bool, others ...string) string {
 		return dir
 	}
 	dir := t.TempDir()
-	static := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp"}, others...)...)
+	static := exec.Command("go", append([]string{"build", "-trimpath", NoSymbols, "-o", dir + "/", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp"}, others...)...)
 	static.Env = append(os.Environ(), "CGO_ENABLED=0")
-	dewd := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-trimpath", "-o", dir+"/", "../cmd/dewd")
+	dewd := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-trimpath", NoSymbols, "-o", dir+"/", "../cmd/dewd")
 	for _, c := range []*exec.Cmd{static, dewd} {
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", c, err, out)

@@ -70,9 +70,9 @@ func buildPrograms(dir string) error {
 	if benching { // without it, builds reuse no dependencies
 		packages = append(packages, "../dew-buildpack")
 	}
-	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
+	others := exec.Command("go", append([]string{"build", "-trimpath", testkit.NoSymbols, "-o", dir + "/"}, packages...)...)
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
-	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
+	dewd := exec.Command("go", "build", "-trimpath", testkit.NoSymbols, "-o", dir+"/", ".")
 	dewd.Env = others.Env
 	if !benching { // the daemon under test also detects races
 		dewd.Args = slices.Insert(dewd.Args, 2, "-race")

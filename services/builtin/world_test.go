@@ -58,7 +58,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	shared.bin = filepath.Join(dir, "bin")
-	c := exec.Command("go", "build", "-trimpath", "-o", shared.bin+"/", "../../cmd/dew-init")
+	c := exec.Command("go", "build", "-trimpath", testkit.NoSymbols, "-o", shared.bin+"/", "../../cmd/dew-init")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := os.MkdirAll(shared.bin, 0o755); err != nil {
 		return complain(err)
