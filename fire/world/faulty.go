@@ -44,18 +44,19 @@ func readOutput(w *World, b []byte) {
 	w.checked += int64(end)
 	for line := range bytes.Lines(b[:end]) {
 		if m := unfinished.FindSubmatch(line); m != nil {
-			w.unfinished[string(m[1])] = true
+			w.unfinished[string(m[1])+string(m[2])] = true
 		}
 	}
 }
 
-// unfinished matches the line of dewd about an instance that an earlier dewd was starting
-// when it was killed.
-var unfinished = regexp.MustCompile(`msg="swept container" container=` + names.Prefix + `(\S+) started=false`)
+// unfinished matches the lines of dewd about an instance that an earlier dewd was starting
+// when it was killed, and about an instance that a fault ended while dewd started it.
+var unfinished = regexp.MustCompile(`msg="(?:swept container" container=` + names.Prefix + `(\S+) started=false|cannot use the prepared instance;.* instance=(\S+) )`)
 
-// Unfinished reports whether dewd removed an instance because an earlier dewd was killed
-// while it started it. Such an instance has no exit record. The dewd that removes it can
-// have started just now, so this reads the newest output.
+// Unfinished reports whether dewd removed an instance because dewd was killed while it
+// started it, or could not finish its start and created another one. Such an instance has
+// no exit record. The dewd that removes it can have started just now, so this reads the
+// newest output.
 func (w *World) Unfinished(id string) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,6 +35,8 @@ func TestUnfinished(t *testing.T) {
 	write(`level=INFO msg="swept container" container=dew-b started=true same_boot=true build=false`)
 	want("a", true, "")
 	want("b", false, "")
+	write(`level=WARN msg="cannot use the prepared instance; dewd creates another one" process=p index=1 instance=d err="x"`)
+	want("d", true, "")
 	write("WARNING: DATA RACE")
 	want("c", false, "DATA RACE")
 	want("a", true, "")

@@ -373,7 +373,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 // background. This frees descriptors there, and nothing waits for it.
 func (c *container) openGates(ctx context.Context) error {
 	for _, p := range c.procs {
-		if err := runfile.OpenGate(ctx, p.gate()); err != nil {
+		if err := runfile.OpenGate(ctx, p.gate(), runfile.Process{PID: p.pid, Born: p.born}); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}

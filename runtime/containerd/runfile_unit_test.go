@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +15,12 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/testkit"
 )
+
+// self stands for a launcher that runs.
+var self = runfile.Process{PID: os.Getpid(), Born: process.BornAt(os.Getpid())}
 
 func newFIFO(t *testing.T) string {
 	t.Helper()
@@ -47,7 +52,7 @@ func TestOpenGate(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	if err := runfile.OpenGate(ctx, path); err != nil {
+	if err := runfile.OpenGate(ctx, path, self); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-done; r.err != nil || string(r.data) != "\n" {
@@ -56,7 +61,7 @@ func TestOpenGate(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the gate is still there: %v", err)
 	}
-	if err := runfile.OpenGate(ctx, path); err != nil {
+	if err := runfile.OpenGate(ctx, path, self); err != nil {
 		t.Errorf("a gate that was opened before: %v", err)
 	}
 }
@@ -68,12 +73,21 @@ func TestOpenGateWithoutReader(t *testing.T) {
 	path := newFIFO(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := runfile.OpenGate(ctx, path)
+	err := runfile.OpenGate(ctx, path, self)
 	if !errors.Is(err, runtime.ErrUnavailable) || !errors.Is(err, unix.ENXIO) || !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want unavailable, because of no reader, canceled", err)
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the closed gate is gone: %v", err)
+	}
+}
+
+// If the launcher was killed, nothing ever opens its gate.
+func TestOpenGateOfEndedLauncher(t *testing.T) {
+	t.Parallel()
+	err := runfile.OpenGate(t.Context(), newFIFO(t), runfile.Process{PID: self.PID, Born: self.Born + 1})
+	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "the process ended") {
+		t.Errorf("error = %v, want unavailable, because the process ended", err)
 	}
 }
 

@@ -35,9 +35,9 @@ func Write(path, data string, mode fs.FileMode) error {
 const openTimeout = 30 * time.Second
 
 // OpenGate writes the one byte that a launcher waits for. If the gate does not exist,
-// it was already opened.
-func OpenGate(ctx context.Context, path string) error {
-	f, err := OpenFIFO(ctx, path)
+// it was already opened. It gives up if the launcher has ended.
+func OpenGate(ctx context.Context, path string, launcher Process) error {
+	f, err := OpenFIFO(ctx, path, launcher)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -51,15 +51,25 @@ func OpenGate(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
+// Process is a process with its start time.
+type Process struct {
+	PID  int
+	Born uint64
+}
+
 // OpenFIFO opens the write end. When the shim reports the process as started, it has
-// possibly not opened its own end yet.
-func OpenFIFO(ctx context.Context, path string) (*os.File, error) {
+// possibly not opened its own end yet. If the process has ended, the shim never does. The
+// zero reader is a process that can end at any time.
+func OpenFIFO(ctx context.Context, path string, reader Process) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
 		if !errors.Is(err, unix.ENXIO) {
 			return f, err
+		}
+		if process.Ended(reader.PID, reader.Born) {
+			return nil, fmt.Errorf("%w: the process ended before it could run", runtime.ErrUnavailable)
 		}
 		if perr := process.Sleep(ctx, wait); perr != nil {
 			// The app is not known to be at fault: the start is tried again.

@@ -116,7 +116,7 @@ func (s *Session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	if err != nil {
 		return connection.Native(err)
 	}
-	if s.in, err = runfile.OpenFIFO(ctx, s.pipe("in")); err != nil {
+	if s.in, err = runfile.OpenFIFO(ctx, s.pipe("in"), runfile.Process{}); err != nil {
 		return err
 	}
 	if s.tty {
