@@ -182,6 +182,11 @@ func (c Logs) Stream(ctx context.Context, app string, q LogQuery, each Lines) er
 type Lines struct {
 	Line  func(l *v3.Line) error
 	Flush func() error // called when no more lines are buffered; can be nil
+
+	// Texts gets the texts of lines, each with a newline unless it was cut. Line then
+	// only gets records of missing lines, or all lines from a dewd that sends no texts.
+	// It can be nil.
+	Texts func(texts []byte) error
 }
 
 // errReader marks an error of the reader, for which a retry is useless.
@@ -230,6 +235,9 @@ func (f *follower) once(ctx context.Context) error {
 	r := Request{
 		Method: http.MethodGet, Path: "/stream/v1/" + f.q.resource() + "/" + escape(f.app) + "?" + f.q.values(f.back).Encode(),
 		Header: http.Header{"Accept": {v3.LinesType + ", text/event-stream"}},
+	}
+	if f.each.Texts != nil {
+		r.Header.Set("Accept", v3.TextsType+", text/event-stream") // an older dewd sends lines
 	}
 	if f.back {
 		r.Header.Set("Last-Event-ID", strconv.FormatUint(f.last, 10))
@@ -333,6 +341,11 @@ func (f *follower) records(body io.Reader) error {
 		if l == nil {
 			if seq, ok := r.Place(); ok {
 				f.advance(seq)
+			}
+			if texts := r.Texts(); texts != nil && f.each.Texts != nil {
+				if err := f.each.Texts(texts); err != nil {
+					return errReader{err}
+				}
 			}
 			continue
 		}

@@ -269,6 +269,7 @@ var errGone = errors.New("the client closed the connection")
 type lineForm struct {
 	contentType string
 	line        func(b []byte, l *v3.Line) ([]byte, error)
+	texts       bool                              // lines are sent as texts records, except gaps
 	beat        func(b []byte, seq uint64) []byte // a heartbeat, with the number of the last line read
 	end         func(b []byte) []byte             // marks the end of all requested lines
 }
@@ -298,6 +299,31 @@ var shortForm = lineForm{
 	end:         v3.AppendEnd,
 }
 
+// textForm is the short form for clients that need only the texts.
+var textForm = lineForm{contentType: v3.TextsType, line: shortForm.line, texts: true, beat: v3.AppendBeat, end: v3.AppendEnd}
+
+// appendTexts appends texts records with lines. A gap is a line record.
+func appendTexts(b []byte, es []logstream.Envelope) []byte {
+	for len(es) > 0 {
+		if es[0].Flags&logstream.Gap != 0 {
+			l := presentLine(&es[0])
+			b, es = v3.AppendLine(b, &l), es[1:]
+			continue
+		}
+		start, n := len(b), 0
+		b = v3.BeginTexts(b)
+		for n < len(es) && es[n].Flags&logstream.Gap == 0 && len(b)-start < v3.MaxTexts {
+			b = append(b, es[n].Text...)
+			if es[n].Flags&logstream.Cut == 0 {
+				b = append(b, '\n')
+			}
+			n++
+		}
+		b, es = v3.EndTexts(b, start, es[n-1].Seq), es[n:]
+	}
+	return b
+}
+
 // lineWriter writes lines. The writer of the log never waits for it: a slow client only
 // gets its lines later.
 type lineWriter struct {
@@ -310,7 +336,10 @@ type lineWriter struct {
 // newLineWriter starts the response in the encoding that the client requests.
 func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	form := eventForm
-	if strings.Contains(r.Header.Get("Accept"), v3.LinesType) {
+	switch accept := r.Header.Get("Accept"); {
+	case strings.Contains(accept, v3.TextsType):
+		form = textForm
+	case strings.Contains(accept, v3.LinesType):
 		form = shortForm
 	}
 	h := w.Header()
@@ -327,6 +356,10 @@ func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
 	b := o.buf[:0]
 	if cap(b) > keptBuffer {
 		b = nil
+	}
+	if o.form.texts {
+		o.buf = appendTexts(b, es)
+		return nil
 	}
 	for i := range es {
 		l := presentLine(&es[i])
@@ -408,7 +441,7 @@ func presentLine(e *logstream.Envelope) v3.Line {
 
 var (
 	// streamKinds lists the content types of a stream.
-	streamKinds = []string{"text/event-stream", v3.LinesType}
+	streamKinds = []string{"text/event-stream", v3.LinesType, v3.TextsType}
 	// logParameterNames lists the query parameters of a stream.
 	logParameterNames = slices.Sorted(maps.Keys(logParameters))
 )

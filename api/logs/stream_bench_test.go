@@ -41,7 +41,7 @@ func BenchmarkStream(b *testing.B) {
 		_ = out.send(out.form.end(nil)) // the reader is still connected
 	}))
 	defer srv.Close()
-	for _, form := range []string{v3.LinesType, "text/event-stream"} {
+	for _, form := range []string{v3.TextsType, v3.LinesType, "text/event-stream"} {
 		b.Run(form, func(b *testing.B) {
 			for b.Loop() {
 				r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, srv.URL, nil)

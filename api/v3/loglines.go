@@ -17,19 +17,52 @@ import (
 //	record  length uvarint, kind byte, fields
 //	line    seq uvarint, time varint (ns), stream byte, flags byte, index varint, source, instance, text
 //	        and with the flag gap: lines uvarint, bytes uvarint, cause, before the text
+//	texts   seq of the last line in 8 bytes, lowest first; the texts, each with a newline unless it was cut
 //	beat    seq uvarint of the last line that was checked, selected or not
+//
+// Only a client that accepts TextsType gets texts records.
 //
 // Strings start with their length; the text is the rest. A stream that stops without an
 // end record was broken off.
 const LinesType = "application/vnd.dew.lines"
 
+// TextsType is LinesType for clients that need only the texts of lines. A record of lines
+// that are missing is still a line record.
+const TextsType = LinesType + ";texts=1"
+
 const (
-	recordEnd  byte = 0 // all selected lines have been sent
-	recordLine byte = 1
-	recordBeat byte = 2 // heartbeat
+	recordEnd   byte = 0 // all selected lines have been sent
+	recordLine  byte = 1
+	recordBeat  byte = 2 // heartbeat
+	recordTexts byte = 3
 
 	maxRecord = 1 << 20 // a line has at most 64 KiB
 )
+
+// MaxTexts is the size after which a texts record gets no further line. With one more
+// line, it still fits into the buffer of a reader.
+const MaxTexts = 128 << 10
+
+// textsHead is the size of a texts record before its texts: length, kind and seq.
+const textsHead = lengthRoom + 1 + 8
+
+// BeginTexts appends the head of a texts record. The caller appends the texts, and then
+// calls EndTexts with the length of b before the call.
+func BeginTexts(b []byte) []byte {
+	b = append(b, make([]byte, textsHead)...)
+	b[len(b)-textsHead+lengthRoom] = recordTexts
+	return b
+}
+
+// EndTexts completes the texts record at start, whose last line is seq.
+func EndTexts(b []byte, start int, seq uint64) []byte {
+	binary.LittleEndian.PutUint64(b[start+lengthRoom+1:], seq)
+	return prefixed(b, start, lengthRoom)
+}
+
+// lengthRoom is the size of the length of a line or texts record. The length comes first
+// but is known last.
+const lengthRoom = 3
 
 // lineFlags are the flags of a line, in the order of their bits.
 var lineFlags = []string{FlagLate, FlagCut, FlagPartial, FlagGap}
@@ -38,11 +71,8 @@ const flagGapBit = 1 << 3
 
 // AppendLine appends the record of a line.
 func AppendLine(b []byte, l *Line) []byte {
-	// The length comes first but is known last. A line that needs more than room bytes
-	// for its length is moved.
-	const room = 3
 	start := len(b)
-	b = append(b, make([]byte, room)...)
+	b = append(b, make([]byte, lengthRoom)...)
 	b = append(b, recordLine)
 	b = binary.AppendUvarint(b, l.Seq)
 	b = binary.AppendVarint(b, l.Time.UnixNano())
@@ -69,7 +99,7 @@ func AppendLine(b []byte, l *Line) []byte {
 		b = appendText(b, lost.Cause)
 	}
 	b = append(b, l.Text...)
-	return prefixed(b, start, room)
+	return prefixed(b, start, lengthRoom)
 }
 
 // prefixed writes the length of the record into the room bytes at start. If the length
@@ -117,8 +147,9 @@ type LineReader struct {
 	buf  []byte
 	line Line // the previous line, because most lines have the same source
 
-	place  uint64 // position from the last heartbeat
+	place  uint64 // position from the last heartbeat or texts record
 	placed bool
+	texts  []byte // of the last record
 }
 
 // NewLineReader reads the binary form from r.
@@ -126,10 +157,11 @@ func NewLineReader(r io.Reader) *LineReader {
 	return &LineReader{r: bufio.NewReaderSize(r, 256<<10)}
 }
 
-// Next returns the next line. Nil without an error is a heartbeat. io.EOF means that
-// all selected lines were sent, ErrBrokenOff that the stream stopped early. The line is
-// valid until the next call.
+// Next returns the next line. Nil without an error is a heartbeat or a texts record.
+// io.EOF means that all selected lines were sent, ErrBrokenOff that the stream stopped
+// early. The line is valid until the next call.
 func (lr *LineReader) Next() (*Line, error) {
+	lr.texts = nil
 	n, err := binary.ReadUvarint(lr.r)
 	if err != nil {
 		return nil, brokenOff(err)
@@ -151,13 +183,24 @@ func (lr *LineReader) Next() (*Line, error) {
 		lr.place = p.uvarint()
 		lr.placed = !p.bad
 		return nil, nil //nolint:nilnil // a sign of life
+	case recordTexts:
+		const seq = 8
+		if len(b) < 1+seq {
+			return nil, fmt.Errorf("%w: a record of texts is damaged", ErrBrokenOff)
+		}
+		lr.place, lr.placed, lr.texts = binary.LittleEndian.Uint64(b[1:]), true, b[1+seq:]
+		return nil, nil //nolint:nilnil // Texts has them
 	default:
 		return nil, nil //nolint:nilnil // what a later version may have to say
 	}
 }
 
+// Texts returns the texts of the last record, or nil if it had none. They are valid until
+// the next call of Next.
+func (lr *LineReader) Texts() []byte { return lr.texts }
+
 // Place is the number up to which there are no more selected lines, if the last
-// heartbeat had it.
+// heartbeat or texts record had it.
 func (lr *LineReader) Place() (seq uint64, ok bool) { return lr.place, lr.placed }
 
 // Buffered reports whether another record is probably buffered.

@@ -65,16 +65,52 @@ func TestLinesRoundTrip(t *testing.T) {
 	}
 }
 
+// A texts record moves the place to its last line. One that is cut off is not delivered.
+func TestTextsRoundTrip(t *testing.T) {
+	line := sampleLines()[2]
+	b := AppendLine(nil, &line)
+	start := len(b)
+	b = EndTexts(append(BeginTexts(b), "one\ntwo\n"...), start, 1<<62)
+	whole := AppendEnd(b)
+	r := NewLineReader(bytes.NewReader(whole))
+	if l, err := r.Next(); err != nil || l == nil || l.Seq != line.Seq || r.Texts() != nil {
+		t.Fatalf("first record = %+v, %v, texts %q, want line %d", l, err, r.Texts(), line.Seq)
+	}
+	l, err := r.Next()
+	at, ok := r.Place()
+	if l != nil || err != nil || string(r.Texts()) != "one\ntwo\n" || at != 1<<62 || !ok {
+		t.Errorf("second record = %+v, %v, texts %q at %d, %v", l, err, r.Texts(), at, ok)
+	}
+	if _, err := r.Next(); !errors.Is(err, io.EOF) || r.Texts() != nil {
+		t.Errorf("the end = %v with texts %q, want io.EOF without any", err, r.Texts())
+	}
+	for cut := start; cut < len(b); cut++ {
+		r := NewLineReader(bytes.NewReader(whole[:cut]))
+		_, first := r.Next()
+		_, err := r.Next()
+		if first != nil || !errors.Is(err, ErrBrokenOff) || r.Texts() != nil {
+			t.Fatalf("cut at %d: %v, then %v with texts %q, want that it was broken off", cut, first, err, r.Texts())
+		}
+	}
+}
+
 func FuzzLineReader(f *testing.F) {
 	for _, l := range sampleLines()[:3] {
 		f.Add(AppendEnd(AppendLine(nil, &l)))
 	}
+	f.Add(AppendEnd(EndTexts(append(BeginTexts(nil), "a\nb"...), 0, 7)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := NewLineReader(bytes.NewReader(b))
 		for {
 			l, err := r.Next()
 			if err != nil {
 				return
+			}
+			if texts := r.Texts(); texts != nil {
+				again := NewLineReader(bytes.NewReader(EndTexts(append(BeginTexts(nil), texts...), 0, r.place)))
+				if _, err := again.Next(); err != nil || !bytes.Equal(again.Texts(), texts) || again.place != r.place {
+					t.Fatalf("texts %q at %d read again as %q at %d, %v", texts, r.place, again.Texts(), again.place, err)
+				}
 			}
 			if l == nil {
 				continue

@@ -243,7 +243,7 @@ func oneLog(ctx context.Context, a v3.App, api *client.Client, p *linePrinter) e
 	o := p.o
 	l := &appLog{guid: a.GUID, name: a.Name}
 	count, last := 0, [][]byte(nil)
-	err := api.Logs().Stream(ctx, a.GUID, o.Query, client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
+	lines := client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
 		if !o.matches(line) {
 			return nil
 		}
@@ -254,7 +254,14 @@ func oneLog(ctx context.Context, a v3.App, api *client.Client, p *linePrinter) e
 		b, err := p.format(nil, l, line)
 		last = append(last[max(0, len(last)+1-o.Keep):], b)
 		return err
-	}})
+	}}
+	if o.Raw && o.Grep == nil {
+		lines.Texts = func(texts []byte) error {
+			count++
+			return p.texts(texts)
+		}
+	}
+	err := api.Logs().Stream(ctx, a.GUID, o.Query, lines)
 	if err == nil && o.Query.Crash > 0 && count == 0 {
 		p.say("Crash %d of %s has no lines: its processes printed nothing, or no stored line matches", o.Query.Crash, a.Name)
 	}

@@ -49,6 +49,14 @@ func (p *linePrinter) line(a *appLog, l *v3.Line) error {
 	return err
 }
 
+// texts writes the texts of lines of the only app.
+func (p *linePrinter) texts(b []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.w.Write(b)
+	return err
+}
+
 func (p *linePrinter) format(b []byte, a *appLog, l *v3.Line) ([]byte, error) {
 	switch {
 	case p.out.JSON:
