@@ -24,7 +24,7 @@ const (
 
 // The number of faults between two checks of the invariants: the mean of a long schedule,
 // and that of Once.
-const together, onceTogether = 10, 3
+const together, onceTogether = 10, 5
 
 // Schedule returns the first n steps of a seed. A longer schedule of the same seed
 // begins with the same faults.
