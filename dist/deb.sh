@@ -107,6 +107,11 @@ if [ "$1" = purge ]; then
 		if cmp -s "$ca" /var/lib/dew/keys/router-ca.pem; then
 			rm "$ca"
 			update-ca-certificates --fresh >/dev/null 2>&1 || true
+			# If no CA is left, update-ca-certificates does not write the bundle.
+			bundle=/etc/ssl/certs/ca-certificates.crt
+			if grep -qsxF "$(sed -n 2p /var/lib/dew/keys/router-ca.pem)" "$bundle"; then
+				: >"$bundle"
+			fi
 		fi
 	done
 	rm -rf /var/lib/dew /etc/default/dew

@@ -44,12 +44,13 @@ func New() Stores { return Stores{Root: "/", User: caller(), run: runProgram} }
 type layout struct {
 	dir         string   // for CAs that the administrator adds
 	add, remove []string // the program that reads it again
+	bundle      string   // the file that remove leaves unchanged if no CA is left
 }
 
 // layouts are those of Debian, and of Fedora and its relatives.
 var layouts = []layout{
-	{"usr/local/share/ca-certificates", []string{"update-ca-certificates"}, []string{"update-ca-certificates", "--fresh"}},
-	{"etc/pki/ca-trust/source/anchors", []string{"update-ca-trust", "extract"}, []string{"update-ca-trust", "extract"}},
+	{"usr/local/share/ca-certificates", []string{"update-ca-certificates"}, []string{"update-ca-certificates", "--fresh"}, "etc/ssl/certs/ca-certificates.crt"},
+	{"etc/pki/ca-trust/source/anchors", []string{"update-ca-trust", "extract"}, []string{"update-ca-trust", "extract"}, ""},
 }
 
 func (s Stores) layout() (layout, error) {
@@ -139,18 +140,51 @@ func (s Stores) Remove(ctx context.Context, ca []byte) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	var removed [][]byte
 	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, asRoot(err)
+		}
 		if err := os.Remove(path); err != nil {
 			return nil, asRoot(err)
 		}
+		removed = append(removed, text)
 	}
 	if len(found) > 0 {
 		if _, err := s.run(ctx, nil, nil, l.remove[0], l.remove[1:]...); err != nil {
 			return nil, err
 		}
+		if err := s.removeFromBundle(l, removed); err != nil {
+			return nil, err
+		}
 	}
 	browsers, err := s.removeFromBrowsers(ctx, name)
 	return append([]Result{{dir, len(found) > 0}}, browsers...), err
+}
+
+// removeFromBundle removes CAs from the bundle. update-ca-certificates writes no bundle
+// if no CA is left. The CAs would stay in the old one, and programs would trust them.
+func (s Stores) removeFromBundle(l layout, removed [][]byte) error {
+	if l.bundle == "" {
+		return nil
+	}
+	path := filepath.Join(s.Root, l.bundle)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	left := text
+	for _, ca := range removed {
+		left = bytes.ReplaceAll(left, ca, nil)
+	}
+	if len(left) == len(text) {
+		return nil
+	}
+	return asRoot(write(path, left))
 }
 
 // Has reports whether the store of the machine has a CA.

@@ -97,6 +97,25 @@ func changes(rs []Result) (out []bool) {
 
 const debian = "usr/local/share/ca-certificates"
 
+// If the CA of dew was the only one, update-ca-certificates leaves the old bundle.
+func TestRemoveTheOnlyCA(t *testing.T) {
+	m := newMachine(t, debian, "etc/ssl/certs")
+	ca, other := newCA(t), "# another CA\n"
+	if _, err := m.s.Add(t.Context(), ca); err != nil {
+		t.Fatal(err)
+	}
+	bundle := filepath.Join(m.s.Root, "etc/ssl/certs/ca-certificates.crt")
+	if err := os.WriteFile(bundle, append([]byte(other), ca...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.s.Remove(t.Context(), ca); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadFile(bundle); err != nil || string(left) != other {
+		t.Errorf("the bundle is %q (%v), want %q", left, err, other)
+	}
+}
+
 // Adding and removing can be repeated. A second CA stays when the first is removed.
 func TestAddAndRemove(t *testing.T) {
 	m := newMachine(t, debian)
