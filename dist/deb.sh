@@ -109,8 +109,14 @@ if [ "$1" = purge ]; then
 			update-ca-certificates --fresh >/dev/null 2>&1 || true
 			# If no CA is left, update-ca-certificates does not write the bundle.
 			bundle=/etc/ssl/certs/ca-certificates.crt
-			if grep -qsxF "$(sed -n 2p /var/lib/dew/keys/router-ca.pem)" "$bundle"; then
-				: >"$bundle"
+			if [ -e "$bundle" ]; then
+				awk 'FNR == NR { ca = ca $0 "\n"; next }
+					/-----BEGIN / { block = "" }
+					{ block = block $0 "\n" }
+					/-----END / { if (block != ca) printf "%s", block; block = "" }
+					END { printf "%s", block }' /var/lib/dew/keys/router-ca.pem "$bundle" >"$bundle.dew" &&
+					cat "$bundle.dew" >"$bundle"
+				rm -f "$bundle.dew"
 			fi
 		fi
 	done
