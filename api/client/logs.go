@@ -306,6 +306,21 @@ func (f *follower) deliver(l *v3.Line) error {
 	return nil
 }
 
+// deliverTexts handles a record without a line: a heartbeat, or the texts of lines.
+func (f *follower) deliverTexts(r *v3.LineReader) error {
+	if seq, ok := r.Place(); ok {
+		f.advance(seq)
+	}
+	texts := r.Texts()
+	if texts == nil || f.each.Texts == nil {
+		return nil
+	}
+	if err := f.each.Texts(texts); err != nil {
+		return errReader{err}
+	}
+	return nil
+}
+
 // advance records the position of the stream. It trusts the daemon, because a log can
 // be shorter after a power cut.
 func (f *follower) advance(seq uint64) {
@@ -338,18 +353,12 @@ func (f *follower) records(body io.Reader) error {
 		if err != nil {
 			return errors.Join(err, f.flush())
 		}
-		if l == nil {
-			if seq, ok := r.Place(); ok {
-				f.advance(seq)
-			}
-			if texts := r.Texts(); texts != nil && f.each.Texts != nil {
-				if err := f.each.Texts(texts); err != nil {
-					return errReader{err}
-				}
-			}
-			continue
+		if l != nil {
+			err = f.deliver(l)
+		} else {
+			err = f.deliverTexts(r)
 		}
-		if err := f.deliver(l); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -211,10 +211,18 @@ func (im *Store) unlabel(ctx context.Context) error {
 		return fmt.Errorf("cannot list snapshots: %w", err)
 	}
 	for _, info := range all {
-		delete(info.Labels, GCRoot)
-		if _, err := sn.Update(ctx, info, "labels"); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("cannot remove the label of snapshot %s: %w", info.Name, err)
+		if err := im.unlabelOne(ctx, info); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// unlabelOne makes a snapshot available for garbage collection.
+func (im *Store) unlabelOne(ctx context.Context, info snapshots.Info) error {
+	delete(info.Labels, GCRoot)
+	if _, err := im.Snapshotter().Update(ctx, info, "labels"); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot remove the label of snapshot %s: %w", info.Name, err)
 	}
 	return nil
 }
@@ -222,58 +230,55 @@ func (im *Store) unlabel(ctx context.Context) error {
 // PruneImages removes the snapshots of trees that no longer exist. A snapshot that an
 // instance still uses stays until the instance is gone.
 func (im *Store) PruneImages(ctx context.Context, has func(sha string) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-	defer cancel()
-	sn := im.Snapshotter()
-	var old []string
-	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		if sha := info.Labels[imageLabel]; sha != "" && info.Kind == snapshots.KindCommitted && !has(sha) {
-			old = append(old, info.Name)
-		}
-		return nil
+	return im.prune(ctx, "image", func(info snapshots.Info) bool {
+		sha := info.Labels[imageLabel]
+		return sha != "" && !has(sha)
 	})
-	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("cannot list snapshots: %w", err)
-	}
-	for _, name := range old {
-		err := sn.Remove(ctx, name)
-		if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
-		}
-		im.log.Info("removed the snapshot of a deleted image", "snapshot", name)
-	}
-	return nil
 }
 
 // PruneStacks removes the snapshots of stacks that no longer exist. A snapshot that an
 // image or an instance still uses stays until that is gone.
 func (im *Store) PruneStacks(ctx context.Context, keep func(id string) bool) error {
+	return im.prune(ctx, "stack", func(info snapshots.Info) bool {
+		id, isStack := strings.CutPrefix(info.Name, names.StackPrefix)
+		return isStack && !keep(id)
+	})
+}
+
+// prune removes the committed snapshots that are old and have no child.
+func (im *Store) prune(ctx context.Context, kind string, isOld func(snapshots.Info) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	sn := im.Snapshotter()
-	var old []string
+	var old []snapshots.Info
+	used := map[string]bool{}
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		id, isStack := strings.CutPrefix(info.Name, names.StackPrefix)
-		if isStack && info.Kind == snapshots.KindCommitted && !keep(id) {
-			old = append(old, info.Name)
+		used[info.Parent] = true
+		if info.Kind == snapshots.KindCommitted && isOld(info) {
+			old = append(old, info)
 		}
 		return nil
 	})
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("cannot list snapshots: %w", err)
 	}
-	for _, name := range old {
-		err := sn.Remove(ctx, name)
+	collect := false
+	for _, info := range old {
+		err := sn.Remove(ctx, info.Name)
+		if errdefs.IsFailedPrecondition(err) && !used[info.Name] {
+			// containerd collected its child, and refuses to remove the parent since then.
+			collect, err = true, im.unlabelOne(ctx, info)
+		}
 		if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
+			return fmt.Errorf("cannot remove snapshot %s: %w", info.Name, err)
 		}
-		im.log.Info("removed the snapshot of a deleted stack", "snapshot", name)
+		im.log.Info("removed the snapshot of a deleted "+kind, "snapshot", info.Name)
+	}
+	if collect {
+		return im.collect(ctx)
 	}
 	return nil
 }
@@ -285,6 +290,11 @@ func (im *Store) Drop(ctx context.Context) error {
 	if err := im.unlabel(ctx); err != nil {
 		return err
 	}
+	return im.collect(ctx)
+}
+
+// collect runs a garbage collection of containerd.
+func (im *Store) collect(ctx context.Context) error {
 	lm := im.cfg.Client.LeasesService()
 	l, err := lm.Create(ctx, leases.WithRandomID())
 	if err != nil {

@@ -71,7 +71,9 @@ func (im *Store) last(ctx context.Context, s snapshot) (root string, done func()
 		}
 	}
 	remove()
-	mounts, err := sn.View(ctx, view, newest.Name)
+	// Without the label, containerd would collect the view of a killed dewd. It could then
+	// never remove the snapshot itself by name.
+	mounts, err := sn.View(ctx, view, newest.Name, snapshots.WithLabels(map[string]string{GCRoot: "view"}))
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot view snapshot %s: %w", newest.Name, err)
 	}
