@@ -262,5 +262,8 @@ func (e *Engine) TearDown(ctx context.Context) error {
 		errs = errors.Join(errs, c.Delete(ctx))
 	}
 	errs = errors.Join(errs, e.Sweep(ctx, nil), e.crashed.clear(), e.disks.sweep(nil), e.images.Drop(ctx))
+	if err := e.conn.DeleteNamespace(ctx); err != nil {
+		e.log.Warn("cannot delete the namespace of dew in containerd", "err", err)
+	}
 	return errors.Join(errs, e.guard.policies.Remove(), e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
 }

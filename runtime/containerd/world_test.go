@@ -268,6 +268,9 @@ func (w *world) tearDown() {
 	if err := w.engine.TearDown(ctx); err != nil {
 		w.t.Errorf("cannot tear down: %v", err)
 	}
+	if all := testkit.Must(w.engine.conn.Client.NamespaceService().List(ctx))(w.t); slices.Contains(all, w.engine.cfg.Names.Namespace) {
+		w.t.Errorf("namespaces of containerd = %v, want %s deleted", all, w.engine.cfg.Names.Namespace)
+	}
 }
 
 func (w *world) stack(name string) (stack.Stack, error) { return stacks.Get(name) }

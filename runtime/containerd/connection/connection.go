@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/dialer"
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -50,6 +51,7 @@ type Connection struct {
 	Tasks  tasks.TasksClient
 
 	address      string
+	namespace    string
 	log          *slog.Logger
 	silent       atomic.Bool // containerd does not answer
 	watching     sync.WaitGroup
@@ -74,11 +76,21 @@ func Open(ctx context.Context, cfg Config) (*Connection, error) {
 		cl.Close()
 		return nil, fmt.Errorf("containerd at %s does not answer: %w (check that it is running and that this is its socket)", address, err)
 	}
-	c := &Connection{Client: cl, Tasks: cl.TaskService(), address: address, log: cfg.Logger}
+	c := &Connection{Client: cl, Tasks: cl.TaskService(), address: address, namespace: cfg.Namespace, log: cfg.Logger}
 	answers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stopWatching = stop
 	c.watching.Go(func() { c.watchAnswers(answers) })
 	return c, nil
+}
+
+// DeleteNamespace deletes the namespace in containerd. It fails if the namespace has
+// something that dewd did not create. The next use creates it again.
+func (c *Connection) DeleteNamespace(ctx context.Context) error {
+	err := c.Client.NamespaceService().Delete(ctx, c.namespace)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // firstAnswer waits until containerd answers. A containerd that is stopped or has just
