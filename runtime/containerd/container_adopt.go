@@ -193,7 +193,9 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	if err := c.findProcess(ctx, p); err != nil {
 		return err
 	}
-	c.continueKill(ctx, p)
+	if p.captureFailed.Load() && p.pid != 0 { // the earlier daemon was about to kill it
+		killUncaptured(ctx, c, p)
+	}
 	// The leaf can be frozen, by the earlier daemon or by PID 1 since then. The reader
 	// thaws it, unless the disk has no space for further output.
 	if err := p.Follow(capture.Late); err != nil {

@@ -51,21 +51,14 @@ func (c *container) checkCapture(ctx context.Context) {
 		if err := c.appLog.Gap(p.Capture.Source, string(runtime.CauseCaptureFailed), 0); err != nil {
 			c.e.log.Error("cannot record lost output in the log", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
-		c.killUncaptured(ctx, p)
+		killUncaptured(ctx, c, p)
 	}
 }
 
 // killUncaptured kills a process whose output is not captured.
-func (c *container) killUncaptured(ctx context.Context, p *proc) {
+func killUncaptured(ctx context.Context, c *container, p *proc) {
 	if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
 		c.e.log.Error("cannot kill a process whose output is not captured", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
-	}
-}
-
-// continueKill kills a process that an earlier daemon was about to kill.
-func (c *container) continueKill(ctx context.Context, p *proc) {
-	if p.captureFailed.Load() && p.pid != 0 {
-		c.killUncaptured(ctx, p)
 	}
 }
 
