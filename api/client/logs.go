@@ -237,7 +237,7 @@ func (f *follower) once(ctx context.Context) error {
 		Header: http.Header{"Accept": {v3.LinesType + ", text/event-stream"}},
 	}
 	if f.each.Texts != nil {
-		r.Header.Set("Accept", v3.TextsType+", text/event-stream") // an older dewd sends lines
+		r.Header.Set("Accept", v3.TextsType+", "+v3.LinesType+", text/event-stream") // an older dewd sends lines
 	}
 	if f.back {
 		r.Header.Set("Last-Event-ID", strconv.FormatUint(f.last, 10))
@@ -253,7 +253,7 @@ func (f *follower) once(ctx context.Context) error {
 	}
 	f.joined = true
 	read := f.events
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), v3.LinesType) {
+	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(kind, v3.LinesType) || strings.HasPrefix(kind, v3.TextsType) {
 		read = f.records
 	}
 	err = read(&timedReader{f: f, r: resp.Body, quiet: quiet})

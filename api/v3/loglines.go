@@ -26,9 +26,9 @@ import (
 // end record was broken off.
 const LinesType = "application/vnd.dew.lines"
 
-// TextsType is LinesType for clients that need only the texts of lines. A record of lines
-// that are missing is still a line record.
-const TextsType = LinesType + ";texts=1"
+// TextsType is the media type of the same records for clients that need only the texts of
+// lines. A record of lines that are missing is still a line record.
+const TextsType = "application/vnd.dew.texts"
 
 const (
 	recordEnd   byte = 0 // all selected lines have been sent
