@@ -10,7 +10,7 @@ import (
 )
 
 // maxNext is the maximum number of lines that one Next returns.
-const maxNext = 640
+const maxNext = 256
 
 // ErrTrimmed says that the retention dropped lines that a Cursor had not read.
 // Cursor.Skip continues after them.

@@ -203,6 +203,12 @@ func TestTasksOutliveDaemon(t *testing.T) {
 	c.dew("run-task", "shop", "--name", "long", "--command", "echo begun; while ! [ -e /tmp/never ]; do sleep 0.2; done")
 	c.dew("run-task", "shop", "--name", "missed", "--command", "sleep 5; echo last words; exit 5")
 	before := c.containers(2)
+	c.eventually("the second one runs", func() error { // before that, its launcher can still wait for dewd
+		if s := c.taskOf("2").State; s != v3.TaskRunning {
+			return errors.New(s)
+		}
+		return nil
+	})
 	c.kill(syscall.SIGKILL)
 	c.eventually("the second one ends while nobody looks", func() error {
 		for _, leaves := range c.leaves() {
