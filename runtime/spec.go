@@ -22,6 +22,9 @@ const InitExec = "init"
 // name itself cannot be an id, because containerd refuses spaces and slashes.
 func SidecarExec(n int) string { return "sidecar-" + strconv.Itoa(n) }
 
+// StartFormat is the platform's format for the time of a start in VCAP_APPLICATION.
+const StartFormat = "2006-01-02 15:04:05 -0700"
+
 // Kind is the purpose of a container.
 type Kind string
 

@@ -14,6 +14,7 @@ type Stats struct {
 	Restarts    map[Cause]uint64         // starts after a crash, by its cause
 	Unavailable uint64                   // starts that failed because the container service was not available
 	Panics      uint64                   // panics of slots
+	Spares      int                      // instances that are prepared now while the ones before them run
 
 	Checks map[Outcome]uint64 // health and readiness checks, by outcome
 }

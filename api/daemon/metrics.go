@@ -97,6 +97,7 @@ var (
 	descRestarts    = prometheus.NewDesc("dew_instance_restarts_total", "Instance starts after a crash, by the cause of the crash.", []string{"cause"}, nil)
 	descChecks      = prometheus.NewDesc("dew_health_checks_total", "Health and readiness checks of instances, by outcome: passed, failed, unchecked (could not be run).", []string{"outcome"}, nil)
 	descUnavailable = prometheus.NewDesc("dew_containerd_unavailable_total", "Instance starts that were not possible because containerd was unavailable.", nil, nil)
+	descSpares      = prometheus.NewDesc("dew_spare_instances", "Containers that dewd keeps ready for the next start of an app.", nil, nil)
 	descPanics      = prometheus.NewDesc("dew_slot_panics_total", "Panics in the code that manages an instance.", nil, nil)
 )
 
@@ -104,7 +105,7 @@ var (
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descTails, descBacklog, descMaxBacklog, descFrozen, descFree, descAppend, descAppendMax,
-		descStarts, descCrashes, descVerdicts, descRestarts, descChecks, descUnavailable, descPanics,
+		descStarts, descCrashes, descVerdicts, descRestarts, descChecks, descUnavailable, descSpares, descPanics,
 	} {
 		ch <- d
 	}
@@ -133,6 +134,7 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	counter(descStarts, st.Starts)
 	counter(descUnavailable, st.Unavailable)
 	counter(descPanics, st.Panics)
+	gauge(descSpares, float64(st.Spares))
 	for cause, n := range st.Crashes {
 		counter(descCrashes, n, string(cause))
 	}

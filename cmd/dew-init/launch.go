@@ -91,12 +91,37 @@ func (l launch) run() int {
 	return l.runShell()
 }
 
-// gateOpened waits for one byte on stdin. Before that, dewd can move the process to its
+// gateOpened waits for a line on stdin. Before that, dewd can move the process to its
 // cgroup, because no resource of the command has been charged yet. The end of the file
 // means that the start was cancelled.
+//
+// The line is the time of the start, which can be days after the process was created.
 func gateOpened() bool {
-	n, err := os.Stdin.Read(make([]byte, 1))
-	return n == 1 && err == nil
+	line := make([]byte, 64)
+	n, err := os.Stdin.Read(line)
+	if n == 0 || err != nil {
+		return false
+	}
+	if old, ok := os.LookupEnv(application); ok {
+		return os.Setenv(application, withStart(old, string(line[:n]))) == nil
+	}
+	return true
+}
+
+// application describes an instance as JSON.
+const application = "VCAP_APPLICATION"
+
+// withStart replaces the value of the key "start". In a JSON text, quotes within a string
+// are escaped, so the key can only be found where it is a key.
+func withStart(json, line string) string {
+	const key = `"start":"`
+	before, rest, ok := strings.Cut(json, key)
+	old, after, closed := strings.Cut(rest, `"`)
+	start, whole := strings.CutSuffix(line, "\n")
+	if !ok || !closed || !whole || len(start) != len(old) {
+		return json
+	}
+	return before + key + start + `"` + after
 }
 
 // detach gives the command an empty stdin instead of the gate, and no other files than

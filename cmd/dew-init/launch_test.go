@@ -59,6 +59,30 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// The line at the gate is the time of the start. Without one, the environment stays.
+func TestStartTime(t *testing.T) {
+	t.Parallel()
+	const created, started = "2026-01-02 03:04:05 +0000", "2026-02-03 04:05:06 +0000"
+	tests := []struct {
+		name, application, line, want string
+	}{
+		{"replaced", `{"name":"a","start":"` + created + `","uris":[]}`, started + "\n", `{"name":"a","start":"` + started + `","uris":[]}`},
+		{"a name that looks like the key", `{"name":"\"start\":\"x","start":"` + created + `"}`, started + "\n", `{"name":"\"start\":\"x","start":"` + started + `"}`},
+		{"no line", `{"start":"` + created + `"}`, "\n", `{"start":"` + created + `"}`},
+		{"cut line", `{"start":"` + created + `"}`, started, `{"start":"` + created + `"}`},
+		{"no key", `{"name":"a"}`, started + "\n", `{"name":"a"}`},
+		{"no JSON", `"start":"`, started + "\n", `"start":"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := withStart(tt.application, tt.line); got != tt.want {
+				t.Errorf("application = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // A gate that cannot be read counts as closed.
 func TestGateError(t *testing.T) {
 	dir, err := os.Open(t.TempDir())

@@ -357,7 +357,7 @@ func instanceChanged(d *daemon) func(runtime.Status) {
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = supervisor.New(supervisor.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.droplets, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
-		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Memory: d.cfg.machineMemory(), Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
+		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Memory: d.cfg.placementMemory(), Policy: d.cfg.Policy, Spares: d.cfg.spares(), Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
 		OnChange: instanceChanged(d),
 		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },

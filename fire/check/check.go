@@ -189,7 +189,14 @@ func noLeftovers(ctx context.Context, s *Subject) error {
 	if err != nil {
 		return err
 	}
-	want := len(load.Slots(apps))
+	spares, err := world.Spares(ctx, s.World)
+	if err != nil {
+		return err
+	}
+	if spares > len(apps) {
+		return fmt.Errorf("%d spare instances, and %d apps", spares, len(apps))
+	}
+	want := len(load.Slots(apps)) + spares
 	var wrong []string
 	for name, n := range s.World.Resources() {
 		if n != want {

@@ -57,7 +57,7 @@ func (w *World) Instances() map[string]Instance {
 	defer w.mu.Unlock()
 	slots := map[string]Slot{} // without the instances that are gone
 	for id, in := range found {
-		if in.Slot = w.slots[id]; in.Slot.App == "" {
+		if in.Slot = w.slots[id]; in.Slot.App == "" && started(w, id) {
 			in.Slot = slotOf(in.Leaves[MainLeaf])
 		}
 		if in.Slot.App != "" {
@@ -70,6 +70,12 @@ func (w *World) Instances() map[string]Instance {
 	}
 	w.slots = slots
 	return found
+}
+
+// started reports whether the processes of an instance can run. Those of a spare wait.
+func started(w *World, id string) bool {
+	_, err := os.Stat(filepath.Join(w.Run, "instances", id, "started"))
+	return err == nil
 }
 
 // cgroupParents returns the folders that have the cgroups of the instances.

@@ -42,9 +42,28 @@ type Sample struct {
 
 // Measure measures dewd.
 func (w *World) Measure(ctx context.Context) (Sample, error) {
-	resp, err := w.Client.Send(ctx, client.Request{Method: http.MethodGet, Path: "/metrics"})
+	values, err := metrics(ctx, w)
 	if err != nil {
 		return Sample{}, err
+	}
+	return Sample{
+		Memory: values["process_resident_memory_bytes"], FDs: values["process_open_fds"], Goroutines: values["go_goroutines"],
+		Disk: float64(diskUsage(w.volume)),
+	}, nil
+}
+
+// Spares returns the number of spare instances. dewd has none, unless the environment of
+// the suite has DEW_SPARE_INSTANCES=true.
+func Spares(ctx context.Context, w *World) (int, error) {
+	values, err := metrics(ctx, w)
+	return int(values["dew_spare_instances"]), err
+}
+
+// metrics returns the metrics of dewd that have no labels.
+func metrics(ctx context.Context, w *World) (map[string]float64, error) {
+	resp, err := w.Client.Send(ctx, client.Request{Method: http.MethodGet, Path: "/metrics"})
+	if err != nil {
+		return nil, err
 	}
 	defer resp.Body.Close()
 	values := map[string]float64{}
@@ -55,8 +74,7 @@ func (w *World) Measure(ctx context.Context) (Sample, error) {
 			values[name] = n
 		}
 	}
-	s := Sample{Memory: values["process_resident_memory_bytes"], FDs: values["process_open_fds"], Goroutines: values["go_goroutines"], Disk: float64(diskUsage(w.volume))}
-	return s, lines.Err()
+	return values, lines.Err()
 }
 
 // diskUsage returns the bytes of all files below a folder.

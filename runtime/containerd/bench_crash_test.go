@@ -28,14 +28,19 @@ import (
 // client that waits for the same process receives its exit. The first figure of dew is
 // the moment when a reader of the log has the exit record. The second is the moment
 // when the next instance runs. Its floor is a start by containerd and runc alone, in
-// turn with the crashes.
+// turn with the crashes. A second daemon keeps a spare instance of its app; its crashes are
+// in turn with both.
 func BenchmarkCrash(b *testing.B) {
 	w := newWorld(b)
 	w.policy = policy.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 	w.boot()
 	c := newCrasher(b, w)
 	f := newFloor(b, w.engine)
-	var heard, record, behind, again, bare series
+	ahead := newWorld(b)
+	ahead.policy, ahead.spares = w.policy, 1
+	ahead.boot()
+	c2 := newCrasher(b, ahead)
+	var heard, record, behind, again, bare, spared series
 	for b.Loop() {
 		for range repetitions(b, 100) {
 			x := c.crash(b)
@@ -45,8 +50,13 @@ func BenchmarkCrash(b *testing.B) {
 			again = append(again, x.running.Sub(x.killed))
 			w.settle(b)
 			bare = append(bare, f.oneStart(b, w.spareSpec(b)))
+			ahead.spare()
+			w.settle(b)
+			x = c2.crash(b)
+			spared = append(spared, x.running.Sub(x.killed))
 		}
 	}
+	b.ReportMetric(ratio(spared.median(), bare.median()), "with-a-spare/bare-start")
 	r := newResult(b)
 	b.ReportMetric(ms(behind.median()), "record-behind-wait-p50-ms")
 	b.ReportMetric(ms(behind.quantile(0.99)), "record-behind-wait-p99-ms")
@@ -58,6 +68,7 @@ func BenchmarkCrash(b *testing.B) {
 	r.spread("exit record in the log", record)
 	r.spread("record behind Wait", behind)
 	r.spread("next instance RUNNING", again)
+	r.spread("the same with --spare-instances", spared)
 	r.spread("floor: a bare start", bare)
 	r.row("goal: record behind Wait", "", "", "at most 10 ms")
 	r.print("end of a sidecar")

@@ -244,7 +244,7 @@ func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
 		return err
 	}
-	if err := runfile.OpenGate(ctx, gate, runfile.Process{PID: p.pid, Born: p.born}); err != nil {
+	if err := runfile.OpenGate(ctx, gate, runfile.Process{PID: p.pid, Born: p.born}, c.spec.StartedAt); err != nil {
 		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)

@@ -54,6 +54,7 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 	if err := c.build(ctx, proceed); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
+		c.init.stopping.Store(true)
 		c.detach()
 		if c.unanswered || connection.IsUnavailable(err) {
 			e.removals.addLate(s.Instance, s.App)
@@ -111,10 +112,8 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 		}
 	}
 	if proceed != nil {
-		select {
-		case <-proceed:
-		case <-ctx.Done():
-			return fmt.Errorf("the prepared instance is not needed: %w", ctx.Err())
+		if err := awaitProceed(ctx, c, proceed); err != nil {
+			return err
 		}
 	}
 	c.spec.StartedAt = time.Now()
@@ -123,6 +122,24 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 		return err
 	}
 	return c.openGates(ctx)
+}
+
+// awaitProceed waits until the processes of c can run. The engine keeps the network and the cgroups of
+// an instance that waits, which can be for days.
+func awaitProceed(ctx context.Context, c *container, proceed <-chan struct{}) error {
+	c.e.waiting.add(c)
+	defer c.e.waiting.remove(c.spec.Instance)
+	select {
+	case <-proceed:
+	case <-ctx.Done():
+		return fmt.Errorf("the prepared instance is not needed: %w", ctx.Err())
+	}
+	for _, p := range c.procs {
+		if process.Ended(p.pid, p.born) {
+			return fmt.Errorf("%w: the launcher of %s ended while the instance waited", runtime.ErrUnavailable, p.Exec)
+		}
+	}
+	return nil
 }
 
 // prepare creates, in parallel, all resources that the container needs.
@@ -373,7 +390,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 // background. This frees descriptors there, and nothing waits for it.
 func (c *container) openGates(ctx context.Context) error {
 	for _, p := range c.procs {
-		if err := runfile.OpenGate(ctx, p.gate(), runfile.Process{PID: p.pid, Born: p.born}); err != nil {
+		if err := runfile.OpenGate(ctx, p.gate(), runfile.Process{PID: p.pid, Born: p.born}, c.spec.StartedAt); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}

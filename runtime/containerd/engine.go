@@ -88,6 +88,7 @@ type Engine struct {
 	trusted   atomic.Pointer[certs.Instances]
 
 	known    knownContainers
+	waiting  knownContainers // prepared, and not in known yet
 	removals pendingRemovals
 }
 

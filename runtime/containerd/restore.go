@@ -11,7 +11,7 @@ import (
 // cgroups. Otherwise they would have no memory limit.
 func restoreGroups(e *Engine) error {
 	var errs error
-	for _, c := range e.known.all() {
+	for _, c := range append(e.known.all(), e.waiting.all()...) {
 		for _, p := range c.procs {
 			if !c.init.stopping.Load() {
 				errs = errors.Join(errs, restoreGroup(c, p))
@@ -39,7 +39,7 @@ func restoreGroup(c *container, p *proc) error {
 func restoreNetwork(e *Engine) error {
 	var ids []runtime.InstanceID
 	var errs error
-	for _, c := range e.known.all() {
+	for _, c := range append(e.known.all(), e.waiting.all()...) {
 		ids = append(ids, c.spec.Instance)
 		errs = errors.Join(errs, restoreNamespace(c))
 	}

@@ -31,6 +31,9 @@ func newFIFO(t *testing.T) string {
 	return path
 }
 
+// began is the time of a start.
+var began = time.Unix(1763160000, 0)
+
 // The reader can open the gate after the writer: that is not an error.
 func TestOpenGate(t *testing.T) {
 	t.Parallel()
@@ -52,16 +55,16 @@ func TestOpenGate(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	if err := runfile.OpenGate(ctx, path, self); err != nil {
+	if err := runfile.OpenGate(ctx, path, self, began); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-done; r.err != nil || string(r.data) != "\n" {
-		t.Errorf("the launcher read %q, %v, want one newline and the end", r.data, r.err)
+	if r := <-done; r.err != nil || string(r.data) != "2025-11-14 22:40:00 +0000\n" {
+		t.Errorf("the launcher read %q, %v, want the time of the start and the end", r.data, r.err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the gate is still there: %v", err)
 	}
-	if err := runfile.OpenGate(ctx, path, self); err != nil {
+	if err := runfile.OpenGate(ctx, path, self, began); err != nil {
 		t.Errorf("a gate that was opened before: %v", err)
 	}
 }
@@ -73,7 +76,7 @@ func TestOpenGateWithoutReader(t *testing.T) {
 	path := newFIFO(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := runfile.OpenGate(ctx, path, self)
+	err := runfile.OpenGate(ctx, path, self, began)
 	if !errors.Is(err, runtime.ErrUnavailable) || !errors.Is(err, unix.ENXIO) || !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want unavailable, because of no reader, canceled", err)
 	}
@@ -85,7 +88,7 @@ func TestOpenGateWithoutReader(t *testing.T) {
 // If the launcher was killed, nothing ever opens its gate.
 func TestOpenGateOfEndedLauncher(t *testing.T) {
 	t.Parallel()
-	err := runfile.OpenGate(t.Context(), newFIFO(t), runfile.Process{PID: self.PID, Born: self.Born + 1})
+	err := runfile.OpenGate(t.Context(), newFIFO(t), runfile.Process{PID: self.PID, Born: self.Born + 1}, began)
 	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "the process ended") {
 		t.Errorf("error = %v, want unavailable, because the process ended", err)
 	}

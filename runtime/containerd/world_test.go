@@ -145,6 +145,7 @@ type world struct {
 	root, run string
 	address   string // address of containerd
 	policy    policy.Policy
+	spares    int
 	logs      logstream.Options
 	logDir    string
 	subnet    int
@@ -230,7 +231,7 @@ func (w *world) boot() {
 	var err error
 	w.sup, err = supervisor.New(supervisor.Config{
 		Engine: w.engine, Registry: w.reg, Droplets: w.droplets, Stacks: w.stack, Logs: runtime.AppLogs{Logs: w.appLogs}, DB: w.db,
-		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Logger: w.logger(),
+		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Spares: w.spares, Logger: w.logger(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -359,6 +360,21 @@ func (w *world) stop(p app.Process) {
 		}
 		return nil
 	})
+}
+
+// spare waits for the spare of an app: its launchers wait at their gates.
+func (w *world) spare() *container {
+	w.t.Helper()
+	var c *container
+	w.eventually("a spare waits", func() error {
+		all := w.engine.waiting.all()
+		if len(all) != 1 {
+			return fmt.Errorf("%d instances wait", len(all))
+		}
+		c = all[0]
+		return nil
+	})
+	return c
 }
 
 // running waits for a running instance other than the given ones.

@@ -17,6 +17,7 @@ import (
 
 // Desired is the desired state of an instance that starts now.
 type Desired struct {
+	At       time.Time // when it was read
 	App      app.App
 	Process  app.Process
 	sidecars []app.Sidecar // sorted by name
@@ -53,6 +54,7 @@ func (d Desired) ports() []int {
 // so far.
 func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 	var sidecars []app.Sidecar
+	d.At = time.Now()
 	if d.App, d.Process, sidecars, err = p.c.Registry.DesiredAt(id.Process, id.Generation); err != nil {
 		if d, ok, serr := p.desiredServer(id.Process); ok || serr != nil {
 			return d, serr
@@ -61,7 +63,7 @@ func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 	}
 	d.sidecars = byName(sidecars)
 	if err := p.addPlace(&d); err != nil {
-		return Desired{}, fmt.Errorf("cannot read the desired state: %w", err)
+		return Desired{At: d.At}, fmt.Errorf("cannot read the desired state: %w", err)
 	}
 	if d.App.Droplet != "" {
 		d.Droplet, err = p.c.Droplets.Get(d.App.Droplet)
@@ -156,7 +158,7 @@ func refuse(d Desired, reason string) *runtime.StartError {
 // an address.
 func (p *Planner) InstanceSpec(d Desired, slot runtime.SlotID, id runtime.InstanceID, addr netip.Prefix) (runtime.Spec, error) {
 	spec, err := d.instanceSpec(slot, p.c.Cell, identity{
-		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: time.Now(),
+		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: d.At,
 	})
 	spec.Address = addr
 	if err == nil && p.c.Memory > 0 && spec.Memory > p.c.Memory {

@@ -61,9 +61,6 @@ type vcapLimits struct {
 	Mem  int `json:"mem"`
 }
 
-// startFormat is the platform's format for the start time.
-const startFormat = "2006-01-02 15:04:05 -0700"
-
 // portPair is one entry of CF_INSTANCE_PORTS. Connections to instances are opened
 // inside their own network, so both numbers are the same.
 type portPair struct {
@@ -151,7 +148,7 @@ func instanceApplication(d Desired, me identity, mem int) vcapApplication {
 		Port:      d.ports()[0],
 		ProcessID: d.Process.GUID, ProcessType: d.Process.Type,
 		SpaceID: d.App.Space, SpaceName: d.space.Name,
-		Start: me.start.UTC().Format(startFormat),
+		Start: me.start.UTC().Format(runtime.StartFormat),
 		URIs:  d.uris, Version: d.Process.Version,
 	}
 }

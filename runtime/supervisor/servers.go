@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/plan"
 )
 
 // PutServer adds or changes a server. Its address must come from ReserveAddress. An
@@ -49,14 +48,6 @@ func (s *Supervisor) ReserveAddress(guid string) (netip.Addr, error) {
 // ReleaseAddress releases the address of a server. Call it only after the server is
 // gone, because until then its network still answers there.
 func (s *Supervisor) ReleaseAddress(guid string) error { return s.addresses.Unreserve(guid) }
-
-// addressFor returns the address of a new instance. A server has its own.
-func (s *Supervisor) addressFor(id runtime.InstanceID, d plan.Desired) (netip.Prefix, error) {
-	if d.Server != nil {
-		return netip.PrefixFrom(d.Server.Address, s.addresses.Subnet().Bits()), nil
-	}
-	return s.addresses.Allocate(id)
-}
 
 // ofServer returns the wanted slots of a process that belongs to no app.
 func (w wantedSlots) ofServer(servers *runtime.ServerStore) (wantedSlots, error) {

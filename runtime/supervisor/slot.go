@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/supervisor/async"
+	"github.com/dewrun/dew/runtime/supervisor/next"
 )
 
 // sourceCell is the log source of the platform's lines about containers.
@@ -16,13 +18,14 @@ const sourceCell = "CELL"
 
 // Slot keeps one instance of a process running.
 type Slot struct {
-	id     runtime.SlotID
-	sup    *Supervisor
-	inst   *Instance     // owned by Run
-	next   *nextInstance // prepared, owned by Run
-	tries  int           // failures in a row of the container service, the store or the log, owned by Run
-	panics int           // in a row, owned by Run
-	stray  bool          // another slot has a newer instance: stop this one and report nothing
+	id       runtime.SlotID
+	sup      *Supervisor
+	inst     *Instance      // owned by Run
+	next     *next.Instance // prepared, owned by Run
+	dropping sync.WaitGroup // prepared instances that are removed
+	tries    int            // failures in a row of the container service, the store or the log, owned by Run
+	panics   int            // in a row, owned by Run
+	stray    bool           // another slot has a newer instance: stop this one and report nothing
 
 	serverKillDelay time.Duration // time of a server between SIGTERM and SIGKILL (0: the policy's), owned by Run
 
@@ -64,7 +67,10 @@ func (s *Slot) Status() runtime.Status {
 // ends the processes, but the end of ctx leaves the container for the next daemon to
 // adopt. A panic delays this slot and affects no other.
 func (s *Slot) Run(ctx context.Context) {
-	defer s.dropNext()
+	defer func() {
+		s.dropNext()
+		s.dropping.Wait()
+	}()
 	for !s.run(ctx) {
 		s.panics++
 		s.sup.count(func(st *runtime.Stats) { st.Panics++ })
@@ -86,8 +92,8 @@ func (s *Slot) run(ctx context.Context) (done bool) {
 			})
 		}
 	}()
-	for next := step(s.begin); next != nil; {
-		next = next(ctx)
+	for do := step(s.begin); do != nil; {
+		do = do(ctx)
 	}
 	return true
 }

@@ -196,7 +196,11 @@ func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 func (s *Slot) finishCrash(ctx context.Context) step {
 	in := s.inst
 	// The exit line comes before the lines of the next instance.
-	if s.announce(ctx, in.record, s.sup.policy.CallLimit) && startsAtOnce(in.record) {
+	announced := s.announce(ctx, in.record, s.sup.policy.CallLimit)
+	switch {
+	case !startsAtOnce(in.record):
+		s.dropNext()
+	case announced:
 		s.prepareNext(ctx)
 	}
 	if !s.endProcesses(ctx, in) {
@@ -221,6 +225,7 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 
 // end stops the slot on request. It never leaves a record.
 func (s *Slot) end(ctx context.Context) step {
+	s.dropNext()
 	if !s.stopInstance(ctx, nil) {
 		return nil
 	}

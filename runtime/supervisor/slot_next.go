@@ -6,108 +6,56 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/plan"
 	"github.com/dewrun/dew/runtime/supervisor/async"
+	"github.com/dewrun/dew/runtime/supervisor/next"
 )
-
-// nextInstance is an instance that the engine creates on another goroutine.
-type nextInstance struct {
-	sup     *Supervisor
-	id      runtime.InstanceID
-	desired plan.Desired
-	spec    runtime.Spec
-	err     error // why there is nothing to create
-	cancel  context.CancelFunc
-	proceed chan struct{} // closed: its processes can run; nil: they run at once
-	created <-chan async.Result[runtime.Container]
-}
-
-// createFunc is Engine.Start, or a function with the same contract.
-type createFunc func(ctx context.Context, s runtime.Spec) (runtime.Container, error)
-
-// newInstanceOf plans the next instance of a slot and creates it.
-func newInstanceOf(ctx context.Context, sup *Supervisor, slot runtime.SlotID, create createFunc) *nextInstance {
-	n := &nextInstance{sup: sup, id: runtime.NewInstanceID()}
-	if n.err = n.plan(slot); n.err != nil {
-		return n
-	}
-	ctx, n.cancel = context.WithTimeout(ctx, sup.policy.StartLimit)
-	n.created = async.Call(func() (runtime.Container, error) { return create(ctx, n.spec) })
-	return n
-}
-
-// plan creates a Spec with an address from the desired state.
-func (n *nextInstance) plan(slot runtime.SlotID) error {
-	d, err := n.sup.planner.Instance(slot)
-	n.desired = d
-	if err != nil {
-		return err
-	}
-	addr, err := n.sup.addressFor(n.id, d)
-	if err != nil {
-		return err
-	}
-	n.spec, err = n.sup.planner.InstanceSpec(d, slot, n.id, addr)
-	return err
-}
-
-// run lets the processes run and returns the container. If stop is closed before the
-// container is complete, nothing is left of it, or it is stopped like any other.
-func (n *nextInstance) run(stop <-chan struct{}) (runtime.Container, error) {
-	if n.err != nil {
-		return nil, n.err
-	}
-	defer n.cancel()
-	if n.proceed != nil {
-		close(n.proceed)
-	}
-	select {
-	case r := <-n.created:
-		return r.Get()
-	case <-stop:
-		n.cancel()
-		return (<-n.created).Get()
-	}
-}
-
-// drop removes a prepared instance whose processes never ran. It returns after nothing
-// is left of it.
-func (n *nextInstance) drop() error {
-	if n == nil {
-		return nil
-	}
-	if n.err == nil {
-		n.cancel()
-		r := <-n.created
-		r.MustNotPanic()
-	}
-	return n.sup.addresses.Release(n.id)
-}
 
 // prepareNext creates the next instance while the slot removes the current one, if the
 // engine can do that. Its processes wait.
 func (s *Slot) prepareNext(ctx context.Context) {
-	engine, ok := s.sup.c.Engine.(runtime.PreparingEngine)
-	if !ok || s.next != nil || s.stray || s.stopping() || s.inst.spec.Kind != runtime.KindInstance {
+	if s.stray || s.stopping() || s.inst.spec.Kind != runtime.KindInstance {
 		return
 	}
-	proceed := make(chan struct{})
-	s.next = newInstanceOf(ctx, s.sup, s.id, func(ctx context.Context, spec runtime.Spec) (runtime.Container, error) {
-		return engine.Prepare(ctx, spec, proceed)
-	})
-	s.next.proceed = proceed
-	if s.next.err == nil {
-		s.logCell(s.next.spec, logstream.Out, "Creating container")
+	if s.next != nil && !s.next.Current() {
+		s.dropNext()
+	}
+	if s.next == nil {
+		s.next = s.sup.next.Prepare(ctx, s.id)
+	}
+	if s.next != nil && s.next.Err == nil {
+		s.logCell(s.next.Spec, logstream.Out, "Creating container")
 	}
 }
 
-// dropNext removes the prepared instance, if there is one.
-func (s *Slot) dropNext() {
-	next := s.next
-	s.next = nil
-	if err := next.drop(); err != nil {
-		s.log.Error("cannot release address", "instance", next.id, "err", err)
+// prepareSpare creates the next instance while the current one runs. It returns the time
+// for another try, nil if none is needed.
+func prepareSpare(ctx context.Context, s *Slot) <-chan time.Time {
+	if s.stray || s.next != nil || s.inst.spec.Kind != runtime.KindInstance {
+		return nil
 	}
+	if s.next = s.sup.next.Spare(ctx, s.id, s.inst.spec.App); s.next == nil {
+		return s.sup.next.SpareDue(next.NextSpare)
+	}
+	return nil
+}
+
+// dropNext removes the prepared instance in the background, if there is one. The slot
+// waits for that before it is down.
+func (s *Slot) dropNext() {
+	n := s.next
+	if s.next = nil; n == nil {
+		return
+	}
+	s.dropping.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				s.log.Error("panic in a prepared instance", "instance", n.ID, "panic", v, "stack", string(async.StackOf(v)))
+			}
+		}()
+		if err := n.Drop(); err != nil {
+			s.log.Error("cannot release address", "instance", n.ID, "err", err)
+		}
+	})
 }
 
 // startsAtOnce reports whether the next instance starts right after the crash.

@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/plan"
+	"github.com/dewrun/dew/runtime/supervisor/next"
 )
 
 // start starts the next instance.
@@ -27,39 +28,39 @@ func (s *Slot) start(ctx context.Context) step {
 	default:
 	}
 	s.drainOnRestart.Store(false)
-	if s.next != nil && !s.upToDate(s.next.spec.Version) {
+	if s.next != nil && !s.next.Current() {
 		s.dropNext()
 	}
 	s.move(runtime.Starting, "")
-	next, prepared := s.next, s.next != nil
-	if s.next = nil; !prepared {
-		next = newInstanceOf(ctx, s.sup, s.id, s.sup.c.Engine.Start)
+	n := s.next
+	if s.next = nil; n == nil {
+		n = s.sup.next.Start(ctx, s.id)
 	}
-	if next.err == nil {
-		s.publish(func(st *runtime.Status) { describe(st, next.spec) })
+	if n.Err == nil {
+		s.publish(func(st *runtime.Status) { describe(st, n.Spec) })
 	}
-	if s.tries == 0 && !prepared && next.err == nil {
-		s.logCell(next.spec, logstream.Out, "Creating container")
+	if s.tries == 0 && !n.Prepared() && n.Err == nil {
+		s.logCell(n.Spec, logstream.Out, "Creating container")
 	}
-	container, err := next.run(s.stop)
+	container, err := n.Run(s.stop)
 	if err != nil {
-		return s.startFailed(ctx, next, err)
+		return s.startFailed(ctx, n, err)
 	}
 	s.tries = 0
 	clear(s.loggedErrors)
 	in := newInstance(container)
-	in.check, in.ready = next.desired.Process.HealthCheck, next.desired.Process.Readiness
+	in.check, in.ready = n.Desired.Process.HealthCheck, n.Desired.Process.Readiness
 	s.inst = in
 	s.setContainer(container)
 	s.sup.count(func(st *runtime.Stats) { st.Starts++ })
-	s.log.Info("instance started", "app", in.spec.App, "instance", next.id)
+	s.log.Info("instance started", "app", in.spec.App, "instance", n.ID)
 	s.logCell(in.spec, logstream.Out, "Successfully created container")
 	return s.watch
 }
 
 // startFailed handles a start that produced no instance.
-func (s *Slot) startFailed(ctx context.Context, next *nextInstance, err error) step {
-	id, d := next.id, next.desired
+func (s *Slot) startFailed(ctx context.Context, n *next.Instance, err error) step {
+	id, d := n.ID, n.Desired
 	if e := s.sup.addresses.Release(id); e != nil {
 		s.log.Error("cannot release address", "instance", id, "err", e)
 	}
@@ -69,7 +70,7 @@ func (s *Slot) startFailed(ctx context.Context, next *nextInstance, err error) s
 	if s.stopping() {
 		return s.down
 	}
-	if next.proceed != nil {
+	if n.Prepared() {
 		s.log.Warn("cannot use the prepared instance; dewd creates another one", "instance", id, "err", err)
 		return s.start
 	}

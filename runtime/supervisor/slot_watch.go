@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/plan"
 	"github.com/dewrun/dew/runtime/supervisor/async"
+	"github.com/dewrun/dew/runtime/supervisor/next"
 )
 
 // readiness is a changed result of the readiness check.
@@ -29,7 +30,7 @@ func (s *Slot) watch(ctx context.Context) step {
 	sick := s.checks(in).monitor(probing, healthy)
 	routable := make(chan readiness)
 	var asking <-chan async.Result[struct{}]
-	var steady <-chan time.Time
+	var steady, spare <-chan time.Time
 	leaving := in.leavingSoon()
 	for {
 		select {
@@ -43,6 +44,10 @@ func (s *Slot) watch(ctx context.Context) step {
 			if !s.upToDate(in.spec.Version) {
 				return s.replace
 			}
+			if s.next != nil && !s.next.Current() {
+				s.dropNext()
+				spare = s.sup.next.SpareDue(next.FirstSpare)
+			}
 		case e, ok := <-in.container.Exits():
 			in.noteExit(e, ok)
 			return s.crash
@@ -55,7 +60,9 @@ func (s *Slot) watch(ctx context.Context) step {
 			}
 			t := time.NewTimer(s.sup.policy.HealthyReset)
 			defer t.Stop() // only one timer per instance: healthy is sent once
-			steady = t.C
+			steady, spare = t.C, s.sup.next.SpareDue(next.FirstSpare)
+		case <-spare:
+			spare = prepareSpare(ctx, s)
 		case r := <-routable:
 			s.routable(in, r)
 		case <-leaving:

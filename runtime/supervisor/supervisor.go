@@ -21,6 +21,7 @@ import (
 	"github.com/dewrun/dew/runtime/plan"
 	"github.com/dewrun/dew/runtime/policy"
 	"github.com/dewrun/dew/runtime/supervisor/async"
+	"github.com/dewrun/dew/runtime/supervisor/next"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/verdict"
 )
@@ -49,6 +50,7 @@ type Config struct {
 	PublicURL string       // URL of the API, as apps see it
 	Memory    int64        // bytes of this machine; an instance with a higher limit is not started (0: any is)
 	Policy    policy.Policy
+	Spares    int // how many instances can be prepared while the ones before them run
 	Logger    *slog.Logger
 	// Bindings returns the services that an app is bound to now, for instances that
 	// start. If it is nil, instances see the services that their droplet was staged
@@ -79,6 +81,7 @@ type Supervisor struct {
 	addresses *address.Pool
 	servers   *runtime.ServerStore
 	planner   *plan.Planner
+	next      *next.Maker
 	tasks     *taskRunner
 	changed   async.GUIDs   // processes to sync
 	settled   chan struct{} // closed when everything that an earlier daemon left is taken over or removed
@@ -128,6 +131,9 @@ func New(c Config) (*Supervisor, error) {
 		registry: c.Registry, exits: s.exits, policy: policy, log: c.Logger, slots: s.of, sync: s.Sync,
 		states: map[string]app.DeploymentState{},
 	}
+	s.next = next.New(next.Config{
+		Engine: c.Engine, Planner: s.planner, Addresses: addresses, StartLimit: policy.StartLimit, Spares: c.Spares,
+	})
 	s.tasks = newTaskRunner(s)
 	return s, nil
 }
@@ -408,6 +414,13 @@ func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 		s.remove(sl)
 		s.Sync(sl.id.Process)
 	})
+}
+
+// Stats returns a copy of the counts.
+func (s *Supervisor) Stats() runtime.Stats {
+	st := s.counters.Stats()
+	st.Spares = s.next.Spares()
+	return st
 }
 
 // counters has the counts of a Supervisor.

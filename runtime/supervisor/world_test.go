@@ -39,6 +39,7 @@ type world struct {
 	logs     *memLogs
 	slog     *syncBuffer
 	policy   policy.Policy
+	spares   int
 	subnet   string
 	onChange func(runtime.Status)
 	busy     func(runtime.InstanceID) bool
@@ -117,7 +118,7 @@ func (w *world) config() supervisor.Config {
 			return stack.Stack{Name: "host"}, nil
 		},
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
-		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,
+		PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Spares: w.spares,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
 		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: registry.NewEvents(w.db),
 	}

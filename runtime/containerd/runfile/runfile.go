@@ -34,9 +34,9 @@ func Write(path, data string, mode fs.FileMode) error {
 // openTimeout is how long the reader of a FIFO can take to open it.
 const openTimeout = 30 * time.Second
 
-// OpenGate writes the one byte that a launcher waits for. If the gate does not exist,
-// it was already opened. It gives up if the launcher has ended.
-func OpenGate(ctx context.Context, path string, launcher Process) error {
+// OpenGate writes the line that a launcher waits for: the time of the start. If the gate
+// does not exist, it was already opened. It gives up if the launcher has ended.
+func OpenGate(ctx context.Context, path string, launcher Process, start time.Time) error {
 	f, err := OpenFIFO(ctx, path, launcher)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -44,7 +44,7 @@ func OpenGate(ctx context.Context, path string, launcher Process) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write([]byte{'\n'})
+	_, err = f.WriteString(start.UTC().Format(runtime.StartFormat) + "\n")
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
