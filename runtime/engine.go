@@ -44,6 +44,13 @@ type PreparingEngine interface {
 	Prepare(ctx context.Context, s Spec, proceed <-chan struct{}) (Container, error)
 }
 
+// StopEngine is an Engine that remembers over daemons which instances are being stopped.
+type StopEngine interface {
+	// NoteStop remembers that the instance is being stopped. Adopt then returns it with
+	// Spec.Stopping.
+	NoteStop(id InstanceID) error
+}
+
 // Container is the container of one instance, task, build or Server. Reap is separate
 // from Exits, because an exit must be reported at once and reading its last lines can
 // take a while.

@@ -60,6 +60,7 @@ type Spec struct {
 	Ports     []int
 	Processes []ProcessSpec // main first, then the sidecars by name
 	StartedAt time.Time     // set by the engine
+	Stopping  bool          // set by Adopt: an earlier daemon was stopping it
 }
 
 // Port returns the value of $PORT, or 0 if the container has no ports.

@@ -149,6 +149,9 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	}
 	// A time that cannot be parsed is not a reason to give up an instance.
 	c.spec.StartedAt, _ = time.Parse(time.RFC3339Nano, string(started))
+	if _, err := os.Stat(filepath.Join(c.dir, stoppingFile)); err == nil {
+		c.spec.Stopping = true
+	}
 	if err := c.takeOver(bounded); err != nil {
 		c.detach()
 		return nil, err

@@ -30,8 +30,17 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// startedFile exists in an instance's folder from the moment when its gates can open.
-const startedFile = "started"
+// The folder of an instance has these files from the moment when its gates can open, and
+// when it is being stopped.
+const (
+	startedFile  = "started"
+	stoppingFile = "stopping"
+)
+
+// NoteStop implements runtime.StopEngine.
+func (e *Engine) NoteStop(id runtime.InstanceID) error {
+	return runfile.Write(filepath.Join(e.instanceDir(id), stoppingFile), "", 0o600)
+}
 
 // Start creates the container of s and starts all its processes.
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {

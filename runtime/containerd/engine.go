@@ -92,7 +92,10 @@ type Engine struct {
 	removals pendingRemovals
 }
 
-var _ runtime.Engine = (*Engine)(nil)
+var (
+	_ runtime.Engine     = (*Engine)(nil)
+	_ runtime.StopEngine = (*Engine)(nil)
+)
 
 // New connects to containerd and prepares the bridge, the firewall and the cgroups.
 func New(ctx context.Context, cfg Config) (*Engine, error) {

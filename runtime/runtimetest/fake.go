@@ -255,6 +255,18 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
 }
 
 // adopt takes over an instance of an earlier daemon. The caller holds the lock.
+// NoteStop implements runtime.StopEngine.
+func (f *Fake) NoteStop(id runtime.InstanceID) error {
+	f.machine.mu.Lock()
+	defer f.machine.mu.Unlock()
+	for _, c := range f.machine.containers {
+		if c.spec.Instance == id {
+			c.spec.Stopping = true
+		}
+	}
+	return nil
+}
+
 func (f *Fake) adopt(c *Container) runtime.Container {
 	f.known[c] = true
 	c.endSessions("dewd has stopped")

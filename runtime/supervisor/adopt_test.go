@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,6 +151,37 @@ func TestInterruptedRestartIsNoCrash(t *testing.T) {
 		w.wantState(p, runtime.Running)
 		w.wantStarts(2)
 	})
+}
+
+// An instance that was being stopped is wanted again, with the same version. Its end is no
+// crash, and whatever is left of it ends.
+func TestInterruptedStopIsNoCrash(t *testing.T) {
+	t.Parallel()
+	for _, exited := range []bool{true, false} {
+		inWorld(t, func(w *world) {
+			p := w.push("sleep 1000", "sleep 1000")
+			scale := func(n int) { w.change(p, func(p *app.Process) { p.Instances = n }) }
+			scale(2)
+			w.daemon()
+			old := w.sup.Instances(p)[1].Instance
+			for _, c := range w.fake.Containers() {
+				if c.Spec().Instance == old && !exited {
+					c.IgnoreSignals(main, syscall.SIGTERM)
+				}
+			}
+			scale(1)
+			w.stopDaemon()
+			scale(2)
+			w.daemon()
+			w.pass(time.Minute)
+			if all := w.sup.Instances(p); len(all) != 2 || all[1].State != runtime.Running || all[1].Instance == old {
+				t.Errorf("instances = %+v, want two that run, and not %s", all, old)
+			}
+			w.wantRecords(p, 0)
+			w.wantStarts(3)
+			w.wantLeases(2)
+		})
+	}
 }
 
 // If a daemon is killed after it wrote the line of a crash and before the record, the

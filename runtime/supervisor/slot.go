@@ -112,6 +112,8 @@ func (s *Slot) begin(ctx context.Context) step {
 	switch {
 	case s.stopping():
 		return s.end
+	case in.spec.Stopping:
+		return s.replace // an earlier daemon was stopping it, and it is wanted again
 	case in.record != nil || len(in.exits) > 0:
 		return s.crash
 	}

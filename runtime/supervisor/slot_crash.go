@@ -247,6 +247,7 @@ func (s *Slot) replace(ctx context.Context) step {
 func (s *Slot) stopInstance(ctx context.Context, ending func(context.Context)) bool {
 	in := s.inst
 	s.move(runtime.Stopping, "")
+	noteStop(s, in)
 	if s.mustDrain() && !s.drainRequests(ctx, in) {
 		return false
 	}
@@ -264,6 +265,17 @@ func (s *Slot) stopInstance(ctx context.Context, ending func(context.Context)) b
 		}
 	}
 	return s.remove(ctx, in)
+}
+
+// noteStop tells the next daemon that the exits of the instance are no crash.
+func noteStop(s *Slot, in *Instance) {
+	e, ok := s.sup.c.Engine.(runtime.StopEngine)
+	if !ok {
+		return
+	}
+	if err := e.NoteStop(in.spec.Instance); err != nil {
+		s.log.Warn("cannot note the stop of an instance; the next dewd can take its end for a crash", "instance", in.spec.Instance, "err", err)
+	}
 }
 
 // endProcesses sends SIGTERM to the running processes, then SIGKILL, then gives up. It
