@@ -1,11 +1,14 @@
 package world
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,14 +48,37 @@ func (w *World) unmountRoot() error {
 	return errors.Join(w.faults.unmount(), unmount(w.volume))
 }
 
+// unmountLimit is how long a process that has just exited can still hold its files.
+const unmountLimit = 10 * time.Second
+
 // unmount unmounts a folder. If a process still uses it, the folder is unmounted when the
-// process has exited, and the error says so.
+// process has exited, and the error says what uses it.
 func unmount(dir string) error {
-	err := unix.Unmount(dir, 0)
+	err := Until(context.Background(), unmountLimit, func() error { return unix.Unmount(dir, 0) })
 	if err == nil {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("%s is still in use: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
+	return errors.Join(fmt.Errorf("%s is still in use: %w\n%s", dir, err, usersOf(dir)), unix.Unmount(dir, unix.MNT_DETACH))
+}
+
+// usersOf lists the mounts below a folder, and the processes with an open file in it.
+func usersOf(dir string) string {
+	var out strings.Builder
+	mounts, _ := os.ReadFile("/proc/self/mountinfo") // what cannot be read is not listed
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, " "+dir+"/") {
+			out.WriteString(line)
+		}
+	}
+	for _, pattern := range []string{"/proc/[0-9]*/fd/*", "/proc/[0-9]*/cwd", "/proc/[0-9]*/root", "/proc/[0-9]*/exe"} {
+		links, _ := filepath.Glob(pattern)
+		for _, link := range links {
+			if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, dir) {
+				fmt.Fprintln(&out, link, "is", to)
+			}
+		}
+	}
+	return out.String()
 }
 
 // Fill uses all free space of the root, except the given bytes, until the returned

@@ -22,7 +22,7 @@ type Slot struct {
 	sup      *Supervisor
 	inst     *Instance      // owned by Run
 	next     *next.Instance // prepared, owned by Run
-	dropping sync.WaitGroup // prepared instances that are removed
+	removing sync.WaitGroup // removals on other goroutines
 	tries    int            // failures in a row of the container service, the store or the log, owned by Run
 	panics   int            // in a row, owned by Run
 	stray    bool           // another slot has a newer instance: stop this one and report nothing
@@ -69,7 +69,7 @@ func (s *Slot) Status() runtime.Status {
 func (s *Slot) Run(ctx context.Context) {
 	defer func() {
 		s.dropNext()
-		s.dropping.Wait()
+		s.removing.Wait()
 	}()
 	for !s.run(ctx) {
 		s.panics++

@@ -214,7 +214,9 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 		return nil
 	}
 	keepFiles(in)
-	if !s.remove(ctx, in) {
+	if s.next != nil && s.next.Spare() && len(in.alive()) == 0 {
+		removeBehind(ctx, s, in)
+	} else if !s.remove(ctx, in) {
 		return nil
 	}
 	if s.stopping() {
@@ -357,7 +359,25 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 // exits before that.
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	s.setContainer(nil) // nothing must connect to a container that is being deleted
-	in.probes.Wait()    // an open connection would keep the network namespace
+	if !destroy(ctx, s, in) {
+		return false
+	}
+	s.inst = nil
+	return true
+}
+
+// removeBehind removes an instance that has no processes any more, while the spare starts,
+// which takes less time than the removal. A slot removes one instance at a time.
+func removeBehind(ctx context.Context, s *Slot, in *Instance) {
+	s.setContainer(nil)
+	s.removing.Wait()
+	s.inst = nil
+	behind(s, in.spec.Instance, func() { destroy(ctx, s, in) })
+}
+
+// destroy is remove for any goroutine.
+func destroy(ctx context.Context, s *Slot, in *Instance) bool {
+	in.probes.Wait() // an open connection would keep the network namespace
 	s.logCell(in.spec, logstream.Out, "Destroying container")
 	for n := 1; ; n++ {
 		err := in.delete(ctx, s.sup.policy.CallLimit)
@@ -369,8 +389,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 		}
 		s.log.Error("cannot delete instance", "instance", in.spec.Instance, "try", n, "err", err)
 		if n >= maxDeletes && !errors.Is(err, runtime.ErrUnavailable) {
-			s.inst = nil // its address stays in use until the sweep of the next daemon
-			return true
+			return true // its address stays in use until the sweep of the next daemon
 		}
 		if !wait(ctx, s.sup.policy.Retry(n)) {
 			return false
@@ -380,7 +399,6 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 		s.log.Error("cannot release address", "instance", in.spec.Instance, "err", err)
 	}
 	s.sup.signals.Forget(in.spec.Instance)
-	s.inst = nil
 	s.logCell(in.spec, logstream.Out, "Successfully destroyed container")
 	return true
 }

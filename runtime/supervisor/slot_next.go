@@ -46,15 +46,22 @@ func (s *Slot) dropNext() {
 	if s.next = nil; n == nil {
 		return
 	}
-	s.dropping.Go(func() {
-		defer func() {
-			if v := recover(); v != nil {
-				s.log.Error("panic in a prepared instance", "instance", n.ID, "panic", v, "stack", string(async.StackOf(v)))
-			}
-		}()
+	behind(s, n.ID, func() {
 		if err := n.Drop(); err != nil {
 			s.log.Error("cannot release address", "instance", n.ID, "err", err)
 		}
+	})
+}
+
+// behind removes an instance on another goroutine.
+func behind(s *Slot, id runtime.InstanceID, remove func()) {
+	s.removing.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				s.log.Error("panic during the removal of an instance", "instance", id, "panic", v, "stack", string(async.StackOf(v)))
+			}
+		}()
+		remove()
 	})
 }
 

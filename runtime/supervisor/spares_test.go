@@ -174,6 +174,76 @@ func TestNumberOfSpares(t *testing.T) {
 	})
 }
 
+// A spare starts before the container of the crashed instance is removed. A slot leaves at
+// most one container behind.
+func TestSpareDoesNotWaitForTheRemoval(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p, _ := w.withSpare()
+		crashed := w.fake.Last()
+		crashed.FailDelete(runtime.ErrUnavailable)
+		crashed.End(main, 1)
+		w.pass(time.Hour)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+		w.wantLeases(3) // with that of the crashed instance
+
+		w.fake.Last().End(main, 1)
+		w.pass(time.Hour)
+		w.wantState(p, runtime.Crashed)
+		w.wantStarts(2)
+		crashed.FailDelete(nil)
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(3)
+		w.wantLeases(2)
+		w.wantRecords(p, 2)
+
+		crashed = w.fake.Last()
+		crashed.FailDelete(runtime.ErrUnavailable)
+		crashed.End(main, 1)
+		w.pass(time.Minute)
+		w.state(p, app.Stopped)
+		w.pass(time.Minute)
+		if got := len(w.sup.Instances(p)); got != 1 {
+			t.Errorf("%d slots, want one that waits for the removal", got)
+		}
+		crashed.FailDelete(nil)
+		w.pass(time.Minute)
+		w.wantNothing()
+	})
+}
+
+// A daemon that exits during such a removal leaves two containers. The next one keeps the
+// newer one, and the crash has one record.
+func TestRemovalBehindASpareOverDaemons(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p, _ := w.withSpare()
+		crashed := w.fake.Last()
+		crashed.FailDelete(runtime.ErrUnavailable)
+		crashed.End(main, 1)
+		w.pass(500 * time.Millisecond)
+		second := w.wantState(p, runtime.Running)
+		w.stopDaemon()
+		if got := len(w.fake.Present()); got != 2 {
+			t.Errorf("%d containers are left, want the crashed one and the running one", got)
+		}
+		crashed.FailDelete(nil)
+		w.daemon()
+		w.pass(time.Minute)
+		if st := w.wantState(p, runtime.Running); st.Instance != second.Instance {
+			t.Errorf("instance %s is running, want %s", st.Instance, second.Instance)
+		}
+		if !crashed.Deleted() {
+			t.Error("the crashed instance was not deleted")
+		}
+		w.wantRecords(p, 1)
+		w.wantStarts(2)
+		w.wantLeases(2) // the instance and its next spare
+	})
+}
+
 func TestSpareThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

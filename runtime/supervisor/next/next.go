@@ -93,6 +93,9 @@ func (n *Instance) plan() (err error) {
 // Prepared reports whether the processes of the instance wait for Run.
 func (n *Instance) Prepared() bool { return n.proceed != nil }
 
+// Spare reports whether the instance was prepared while the one before it ran.
+func (n *Instance) Spare() bool { return n.release != nil }
+
 // Current reports whether a start now would create the same instance. It reads the
 // health checks again, which are no part of the container.
 func (n *Instance) Current() bool {
