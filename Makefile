@@ -136,8 +136,8 @@ fire: root setup-test build ## inject faults under load and check that nothing i
 probes: root setup-test build ## attack dewd and its containers, and write the table of docs/security.md
 	@DEW_PROBES_UPDATE=1 $(GO) test -race -tags integration -count 1 -timeout 30m -run '^TestProbes$$' ./probe
 
-fuzz: ## run every fuzz test (FUZZ=30s each; KEEP=1 stores the inputs that it finds in dist/fuzz-corpus.tar.gz)
-	@GO='$(GO)' KEEP='$(KEEP)' dist/fuzz.sh $(FUZZ) $(call holding,Fuzz)
+fuzz: ## run every fuzz test (FUZZ=30s each, JOBS=1 at a time; KEEP=1 stores the inputs that it finds in dist/fuzz-corpus.tar.gz)
+	@GO='$(GO)' KEEP='$(KEEP)' JOBS='$(JOBS)' dist/fuzz.sh $(FUZZ) $(call holding,Fuzz)
 
 vmtest: root setup-vmtest ## install, use, upgrade and remove dew in a guest with systemd and cgroup v2, and run the engine's tests there (qemu; PART=life or tests)
 	@.ci/vmtest $(PART)

@@ -4,7 +4,8 @@
 #   usage: dist/fuzz.sh TIME FOLDER...
 #
 # Go keeps the inputs that reach new code in its build cache. With KEEP=1, they are stored
-# in fuzz-corpus.tar.gz. If that file exists, its inputs are the start of a run.
+# in fuzz-corpus.tar.gz. If that file exists, its inputs are the start of a run. With
+# JOBS=2, two tests run at a time, each with its share of the processors.
 set -eu
 
 GO=${GO:-go}
@@ -18,13 +19,26 @@ if [ -e "$corpus" ]; then
 	tar -xzf "$corpus" -C "$cache"
 fi
 
-failed=
+jobs=${JOBS:-1}
+workers=$(($(nproc) / jobs))
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+export GO time out workers
+
+# one FOLDER NAME runs one test. Its output stays together.
+one='
+	file=$out/$(echo "$1.$2" | tr / _)
+	status=0
+	"$GO" test -C "$1" -run "^$" -parallel "$((workers > 0 ? workers : 1))" -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 100x >"$file" 2>&1 || status=$?
+	echo "$1 $2"
+	cat "$file"
+	rm "$file"
+	[ "$status" = 0 ] || echo "$1:$2" >>"$out/failed"
+'
 for dir in "$@"; do
-	for name in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' "$dir"/*_test.go); do
-		echo "$dir $name"
-		"$GO" test -C "$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 100x || failed="$failed $dir:$name"
-	done
-done
+	sed -nE "s|^func (Fuzz[A-Za-z0-9_]+)\\(.*|$dir \\1|p" "$dir"/*_test.go
+done | xargs -n 2 -P "$jobs" sh -c "$one" sh
+failed=$(cat "$out/failed" 2>/dev/null | tr '\n' ' ' || true)
 
 if [ "${KEEP:-}" = 1 ] && [ -d "$cache/$module" ]; then
 	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - -C "$cache" "$module" | gzip -9n >"$corpus.new"
@@ -32,6 +46,6 @@ if [ "${KEEP:-}" = 1 ] && [ -d "$cache/$module" ]; then
 	echo "$(find "$cache/$module" -type f | wc -l) inputs are in $corpus"
 fi
 if [ -n "$failed" ]; then
-	echo "failed:$failed" >&2
+	echo "failed: $failed" >&2
 	exit 1
 fi

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -79,10 +78,14 @@ func (r *AppStore) AppIn(space, name string) (app.App, error) {
 }
 
 // Apps returns all apps by name.
-func (r *AppStore) Apps() ([]app.App, error) {
-	return sorted(r.apps, "apps", func(a, b app.App) int {
+func (r *AppStore) Apps() ([]app.App, error) { return r.AppsWhere(nil) }
+
+// AppsWhere returns the apps for which keep returns true, by name and space. keep does not
+// change an app.
+func (r *AppStore) AppsWhere(keep func(app.App) bool) ([]app.App, error) {
+	return sortedWhere(r.apps, "apps", func(a, b app.App) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Space, b.Space))
-	})
+	}, keep)
 }
 
 // DeleteApp deletes an app with its processes and sidecars, and its destinations in
@@ -206,9 +209,5 @@ func starts(old, a app.App) bool { return old.State == app.Stopped && a.State ==
 
 // AppsIn returns the apps of a space by name.
 func (r *AppStore) AppsIn(space string) ([]app.App, error) {
-	all, err := r.Apps()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(a app.App) bool { return a.Space != space }), nil
+	return r.AppsWhere(func(a app.App) bool { return a.Space == space })
 }

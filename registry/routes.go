@@ -62,19 +62,15 @@ func (r *RouteStore) RouteAtPort(port int) (app.Route, error) {
 }
 
 // Routes returns all routes by host, path and port.
-func (r *RouteStore) Routes() ([]app.Route, error) {
-	return sorted(r.routes, "routes", func(a, b app.Route) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Domain, b.Domain))
-	})
+func (r *RouteStore) Routes() ([]app.Route, error) { return sorted(r.routes, "routes", compareRoutes) }
+
+func compareRoutes(a, b app.Route) int {
+	return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Domain, b.Domain))
 }
 
 // RoutesOf returns the routes that have an app as destination, by host and path.
 func (r *RouteStore) RoutesOf(appGUID string) ([]app.Route, error) {
-	all, err := r.Routes()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(rt app.Route) bool { return !rt.HasApp(appGUID) }), nil
+	return sortedWhere(r.routes, "routes", compareRoutes, func(rt app.Route) bool { return rt.HasApp(appGUID) })
 }
 
 // DeleteRoute removes a route.

@@ -47,9 +47,11 @@ func newTables(db *store.DB) *tables {
 	return &tables{
 		db: db,
 		apps: store.In(db, "apps",
+			store.Cached(app.App.Clone),
 			store.Index("name", func(a app.App) string { return a.Name }),
 			store.Unique("space and name", func(a app.App) string { return a.Space + "\x00" + a.Name })),
 		processes: store.In(db, "processes",
+			store.Cached(app.Process.Clone),
 			store.Index("app", func(p app.Process) string { return p.App }),
 			store.Unique("app and type", func(p app.Process) string { return p.App + "\x00" + p.Type })),
 		sidecars: store.In(db, "sidecars",
@@ -59,6 +61,7 @@ func newTables(db *store.DB) *tables {
 		revisions:   store.In(db, "revisions", store.Index("app", func(v app.Revision) string { return v.App })),
 		tasks:       taskBucket(db),
 		routes: store.In(db, "routes",
+			store.Cached(app.Route.Clone),
 			store.Unique("place", app.Route.UniqueKey)),
 		routerGroups: store.In(db, "router_groups",
 			store.Unique("name", func(g app.RouterGroup) string { return g.Name })),
@@ -133,7 +136,12 @@ func (t *tables) view(fn func(r *Registry) error) error {
 
 // sorted returns all values of a bucket, sorted.
 func sorted[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int) ([]T, error) {
-	all, err := b.All()
+	return sortedWhere(b, nouns, compare, nil)
+}
+
+// sortedWhere returns the values for which keep returns true.
+func sortedWhere[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int, keep func(T) bool) ([]T, error) {
+	all, err := b.Where(keep)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list %s: %w", nouns, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Cached keeps the decoded values of a bucket in memory for Sorted, because decoding is
-// most of its work. A value is decoded again when its bytes have changed, so the result
+// Cached keeps the decoded values of a bucket in memory for Sorted, Prefix, All and Where,
+// because decoding is most of their work. A value is decoded again when its bytes have changed, so the result
 // is always that of the transaction. clone copies a value, so that callers share no
 // memory.
 func Cached[T any](clone func(T) T) Option[T] {
@@ -23,10 +23,10 @@ type cache[T any] struct {
 	mu      sync.Mutex // guards entries
 	entries map[string]cached[T]
 
-	memos sync.Map // the values in the order of an index, by its name: *Memo[[]T]
+	memos sync.Map // the values in the order of an index, by its name (empty: of their keys): *Memo[[]T]
 }
 
-// sorted returns the Memo of the values in the order of an index.
+// sorted returns the Memo of the values in the order of an index, or of their keys.
 func (c *cache[T]) sorted(db *DB, bucket, index string) *Memo[[]T] {
 	m, ok := c.memos.Load(index)
 	if !ok {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -72,6 +73,74 @@ func TestSorted(t *testing.T) {
 				t.Fatal(err)
 			}
 			want(b, "0", "a")
+		})
+	}
+}
+
+// All and Where return the values of the transaction in the order of the keys, and callers
+// share no memory with the cache.
+func TestWhere(t *testing.T) {
+	t.Parallel()
+	for _, cached := range []bool{true, false} {
+		t.Run(fmt.Sprintf("cached %v", cached), func(t *testing.T) {
+			t.Parallel()
+			db, err := Open(filepath.Join(t.TempDir(), "dew.db"), Options{NoSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			var opts []Option[cachedValue]
+			if cached {
+				opts = append(opts, Cached(func(v cachedValue) cachedValue { v.Tags = slices.Clone(v.Tags); return v }))
+			}
+			b := In(db, "values", opts...)
+			put := func(b *Bucket[cachedValue], key, value string) {
+				t.Helper()
+				if err := b.Put(key, cachedValue{value, []string{value}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := func(b *Bucket[cachedValue], except string, names ...string) {
+				t.Helper()
+				got, err := b.Where(func(v cachedValue) bool { return v.Name != except })
+				if err != nil {
+					t.Fatal(err)
+				}
+				var found []string
+				for _, v := range got {
+					found = append(found, v.Name+v.Tags[0])
+					v.Tags[0] = "changed" // must not reach the next caller
+				}
+				var doubled []string
+				for _, n := range names {
+					doubled = append(doubled, n+n)
+				}
+				if !slices.Equal(found, doubled) {
+					t.Errorf("Where = %q, want %q", found, doubled)
+				}
+			}
+			want(b, "")
+			put(b, "1", "c")
+			put(b, "2", "a")
+			want(b, "", "c", "a")
+			want(b, "c", "a")
+			want(b, "", "c", "a")
+			put(b, "1", "b")
+			want(b, "", "b", "a")
+			stop := errors.New("roll back")
+			_ = db.Update(func(tx *Tx) error {
+				put(b.With(tx), "1", "z")
+				want(b.With(tx), "", "z", "a")
+				return stop
+			})
+			want(b, "", "b", "a")
+			if all, err := b.All(); err != nil || len(all) != 2 {
+				t.Errorf("All = %v, %v, want two values", all, err)
+			}
+			if err := b.Delete("1"); err != nil {
+				t.Fatal(err)
+			}
+			want(b, "", "a")
 		})
 	}
 }

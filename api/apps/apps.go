@@ -2,7 +2,6 @@ package apps
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/present"
@@ -61,17 +60,16 @@ func (h appHandlers) pageOfApps(r *http.Request, among func(a app.App) bool) (an
 	if err != nil {
 		return nil, err
 	}
-	apps, err := h.Platform.Registry.Apps()
-	if err != nil {
-		return nil, err
-	}
 	orgs, err := h.Platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
-	apps = slices.DeleteFunc(apps, func(a app.App) bool {
-		return !perms.SeesSpace(a.Space) || !among(a) || !q.Matches("organization_guids", orgs[a.Space]) || !h.letsApp(q, a)
+	apps, err := h.Platform.Registry.AppsWhere(func(a app.App) bool {
+		return perms.SeesSpace(a.Space) && q.Matches("names", a.Name) && among(a) && q.Matches("organization_guids", orgs[a.Space]) && h.letsApp(q, a)
 	})
+	if err != nil {
+		return nil, err
+	}
 	out := rest.List(h.Links, r, q, apps, rest.View[app.App, v3.App]{
 		Key:     func(a app.App) rest.Key { return appKey(q, a) },
 		Present: h.Present.ShowApp,

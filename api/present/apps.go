@@ -143,21 +143,18 @@ func (p *Presenter) VisibleApps(r *http.Request, q rest.Query) (map[string]app.A
 	if err != nil {
 		return nil, err
 	}
-	apps, err := p.Platform.Registry.Apps()
-	if err != nil {
-		return nil, err
-	}
 	orgs, err := p.Platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]app.App{}
+	apps, err := p.Platform.Registry.AppsWhere(func(a app.App) bool {
+		return perms.SeesSpace(a.Space) && q.Matches("app_guids", a.GUID) && q.Matches("space_guids", a.Space) && q.Matches("organization_guids", orgs[a.Space])
+	})
+	out := make(map[string]app.App, len(apps))
 	for _, a := range apps {
-		if perms.SeesSpace(a.Space) && q.Matches("app_guids", a.GUID) && q.Matches("space_guids", a.Space) && q.Matches("organization_guids", orgs[a.Space]) {
-			out[a.GUID] = a
-		}
+		out[a.GUID] = a
 	}
-	return out, nil
+	return out, err
 }
 
 // Secrets returns a function that reports whether the caller can read the secrets of an
