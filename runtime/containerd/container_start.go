@@ -138,18 +138,27 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 func awaitProceed(ctx context.Context, c *container, proceed <-chan struct{}) error {
 	c.e.waiting.add(c)
 	defer c.e.waiting.remove(c.spec.Instance)
-	select {
-	case <-proceed:
-	case <-ctx.Done():
-		return fmt.Errorf("the prepared instance is not needed: %w", ctx.Err())
-	}
-	for _, p := range c.procs {
-		if process.Ended(p.pid, p.born) {
-			return fmt.Errorf("%w: the launcher of %s ended while the instance waited", runtime.ErrUnavailable, p.Exec)
+	t := time.NewTicker(waitingCheck)
+	defer t.Stop()
+	for over := false; !over; {
+		select {
+		case <-proceed:
+			over = true
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the prepared instance is not needed: %w", ctx.Err())
+		}
+		for _, p := range c.procs {
+			if process.Ended(p.pid, p.born) {
+				return fmt.Errorf("%w: the launcher of %s ended while the instance waited", runtime.ErrUnavailable, p.Exec)
+			}
 		}
 	}
 	return nil
 }
+
+// waitingCheck is how often a waiting instance is checked for killed launchers.
+const waitingCheck = 5 * time.Second
 
 // prepare creates, in parallel, all resources that the container needs.
 func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {

@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.log.Info("dewd cannot name the senders of signals", "err", err)
 	}
 	e.images = images.New(images.Config{
-		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: e.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
+		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: cfg.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
 	})
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
 	cfg.Disks.Logger = cfg.Logger
@@ -185,7 +185,7 @@ func (e *Engine) instanceDir(id runtime.InstanceID) string {
 }
 
 // owner returns the user and group of the apps.
-func (e *Engine) owner() rootfs.Owner { return rootfs.Owner{UID: e.cfg.UID, GID: e.cfg.GID} }
+func (c Config) owner() rootfs.Owner { return rootfs.Owner{UID: c.UID, GID: c.GID} }
 
 // appLog returns the log of the app.
 func (e *Engine) appLog(app string) (*logstream.Log, error) {

@@ -37,7 +37,7 @@ func unpackLayers(ctx context.Context, c *container) error {
 	if process.BornAt(c.init.pid) != c.init.born { // another process can have its number
 		return errors.New("the first process of the container ended")
 	}
-	return rootfs.UnpackLayers(ctx, fmt.Sprintf("/proc/self/fd/%d", root.Fd()), c.spec.Layers, c.e.owner())
+	return rootfs.UnpackLayers(ctx, fmt.Sprintf("/proc/self/fd/%d", root.Fd()), c.spec.Layers, c.e.cfg.owner())
 }
 
 // Written returns the size of the writable layer.

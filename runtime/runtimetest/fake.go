@@ -196,6 +196,12 @@ func (f *Fake) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan struc
 		case <-ctx.Done():
 		}
 	}
+	g.mu.Lock()
+	err := g.startErr
+	g.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
 	if proceed != nil {
 		select {
 		case <-proceed:
@@ -207,9 +213,6 @@ func (f *Fake) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan struc
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.startErr != nil {
-		return nil, g.startErr
-	}
 	if s.Image != "" {
 		return nil, &runtime.StartError{Reason: "image " + s.Image + " does not exist"}
 	}

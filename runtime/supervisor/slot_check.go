@@ -145,11 +145,11 @@ func (c checks) wasReady() bool {
 	if in.adopted.IsZero() || c.events == nil {
 		return false
 	}
-	events, err := c.events.List(app.EventFilter{Types: []string{EventReady, EventNotReady}, Targets: []string{in.spec.App}, Newest: true})
+	events, err := c.events.List(app.EventFilter{Types: []string{runtime.EventReady, runtime.EventNotReady}, Targets: []string{in.spec.App}, Newest: true})
 	if err != nil {
 		c.appLog.log.Error("cannot read events; a change of readiness may be recorded twice", "err", err)
 		return false
 	}
 	i := slices.IndexFunc(events, func(e app.Event) bool { return e.Data["instance"] == string(in.spec.Instance) })
-	return i >= 0 && events[i].Type == EventReady
+	return i >= 0 && events[i].Type == runtime.EventReady
 }

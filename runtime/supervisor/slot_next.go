@@ -28,15 +28,21 @@ func (s *Slot) prepareNext(ctx context.Context) {
 }
 
 // prepareSpare creates the next instance while the current one runs. It returns the time
-// for another try, nil if none is needed.
-func prepareSpare(ctx context.Context, s *Slot) <-chan time.Time {
+// for another try, or what closes if the instance fails.
+func prepareSpare(ctx context.Context, s *Slot) (again <-chan time.Time, failed <-chan struct{}) {
 	if s.stray || s.next != nil || s.inst.spec.Kind != runtime.KindInstance {
-		return nil
+		return nil, nil
 	}
-	if s.next = s.sup.next.Spare(ctx, s.id, s.inst.spec.App); s.next == nil {
-		return s.sup.next.SpareDue(next.NextSpare)
+	n := s.sup.next.Spare(ctx, s.id, s.inst.spec.App)
+	if n == nil {
+		return s.sup.next.SpareDue(next.NextSpare), nil
 	}
-	return nil
+	s.next = n
+	if n.Err != nil {
+		s.dropNext()
+		return s.sup.next.SpareDue(next.NextSpare), nil
+	}
+	return nil, n.Failed()
 }
 
 // dropNext removes the prepared instance in the background, if there is one. The slot

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -10,42 +9,6 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
-
-// The audit events for a changed result of a readiness check.
-const (
-	EventReady    = "audit.app.process.ready"
-	EventNotReady = "audit.app.process.not-ready"
-)
-
-// Readiness reports a changed result of the readiness check of an instance, in the
-// platform's format.
-type Readiness struct {
-	Instance runtime.InstanceID `json:"instance"`
-	Index    int                `json:"index"`
-	Cell     string             `json:"cell_id"`
-	Ready    bool               `json:"ready"`
-	Version  string             `json:"version"`
-}
-
-// Event returns the type of the audit event.
-func (r Readiness) Event() string {
-	if r.Ready {
-		return EventReady
-	}
-	return EventNotReady
-}
-
-// Line returns the change as a line of the app's log.
-func (r Readiness) Line(process string) string {
-	payload, err := json.Marshal(r)
-	if err != nil { // cannot fail: all fields can be encoded
-		payload = []byte("{}")
-	}
-	if r.Ready {
-		return "Process became ready with guid " + process + " payload: " + string(payload)
-	}
-	return "Process became not ready with guid " + process + " payload: " + string(payload)
-}
 
 // routable handles a changed result of the readiness check.
 func (s *Slot) routable(in *Instance, r readiness) {
@@ -62,13 +25,13 @@ func (s *Slot) routable(in *Instance, r readiness) {
 		s.log.Info("instance not ready", "instance", in.spec.Instance, "err", r.err)
 		s.logCell(in.spec, logstream.Err, "Container failed the readiness health check. Container marked not ready and removed from route pool: "+r.err.Error())
 	}
-	s.recordReadiness(in, Readiness{
+	s.recordReadiness(in, runtime.Readiness{
 		Instance: in.spec.Instance, Index: s.id.Index, Cell: in.spec.Cell, Ready: r.ready, Version: in.spec.Version,
 	})
 }
 
 // recordReadiness writes the change to the audit events and to the app's log.
-func (s *Slot) recordReadiness(in *Instance, r Readiness) {
+func (s *Slot) recordReadiness(in *Instance, r runtime.Readiness) {
 	events := s.sup.c.Events
 	if events == nil {
 		return

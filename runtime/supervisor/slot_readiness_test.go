@@ -8,7 +8,6 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/supervisor"
 )
 
 // readinessEvents returns the readiness events of the app's instances, oldest first.
@@ -19,7 +18,7 @@ func (w *world) readinessEvents(guid string) (out []string) {
 	for _, e := range all {
 		st := w.status(guid)
 		if e.Actor != (app.Actor{GUID: guid, Type: "process", Name: "web"}) || e.Data["instance"] != string(st.Instance) || e.Data["index"] != 0.0 ||
-			e.Data["cell_id"] != "cell-1" || e.Data["version"] != st.Version || e.Data["process_guid"] != guid || e.Data["ready"] != (e.Type == supervisor.EventReady) {
+			e.Data["cell_id"] != "cell-1" || e.Data["version"] != st.Version || e.Data["process_guid"] != guid || e.Data["ready"] != (e.Type == runtime.EventReady) {
 			w.t.Errorf("event = %+v", e)
 		}
 		out = append(out, e.Type)
@@ -37,7 +36,7 @@ func TestReadinessChangesAreRecorded(t *testing.T) {
 			p.HealthCheck = app.HealthCheck{Type: app.CheckProcess}
 			p.Readiness = app.HealthCheck{Type: app.CheckPort}
 		})
-		ready, not := supervisor.EventReady, supervisor.EventNotReady
+		ready, not := runtime.EventReady, runtime.EventNotReady
 		var want []string
 		w.daemon()
 		for i, step := range []struct {

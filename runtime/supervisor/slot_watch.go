@@ -31,6 +31,7 @@ func (s *Slot) watch(ctx context.Context) step {
 	routable := make(chan readiness)
 	var asking <-chan async.Result[struct{}]
 	var steady, spare <-chan time.Time
+	var failed <-chan struct{} // the spare
 	leaving := in.leavingSoon()
 	for {
 		select {
@@ -46,7 +47,7 @@ func (s *Slot) watch(ctx context.Context) step {
 			}
 			if s.next != nil && !s.next.Current() {
 				s.dropNext()
-				spare = s.sup.next.SpareDue(next.FirstSpare)
+				failed, spare = nil, s.sup.next.SpareDue(next.FirstSpare)
 			}
 		case e, ok := <-in.container.Exits():
 			in.noteExit(e, ok)
@@ -62,7 +63,11 @@ func (s *Slot) watch(ctx context.Context) step {
 			defer t.Stop() // only one timer per instance: healthy is sent once
 			steady, spare = t.C, s.sup.next.SpareDue(next.FirstSpare)
 		case <-spare:
-			spare = prepareSpare(ctx, s)
+			spare, failed = prepareSpare(ctx, s)
+		case <-failed:
+			s.log.Warn("the spare instance failed; dewd creates another one", "instance", s.next.ID)
+			s.dropNext()
+			failed, spare = nil, s.sup.next.SpareDue(next.NextSpare)
 		case r := <-routable:
 			s.routable(in, r)
 		case <-leaving:

@@ -43,7 +43,8 @@ type Instance struct {
 	m       *Maker
 	cancel  context.CancelFunc
 	proceed chan struct{} // closed: its processes can run; nil: they run at once
-	created <-chan async.Result[runtime.Container]
+	done    chan struct{} // closed when created is set
+	created async.Result[runtime.Container]
 	release func() // lets another slot have a spare; nil: this is none
 }
 
@@ -54,7 +55,7 @@ func (m *Maker) Start(ctx context.Context, slot runtime.SlotID) *Instance {
 		return n
 	}
 	ctx, n.cancel = context.WithTimeout(ctx, m.c.StartLimit)
-	n.created = async.Call(func() (runtime.Container, error) { return m.c.Engine.Start(ctx, n.Spec) })
+	n.create(func() (runtime.Container, error) { return m.c.Engine.Start(ctx, n.Spec) })
 	return n
 }
 
@@ -70,9 +71,22 @@ func (m *Maker) Prepare(ctx context.Context, slot runtime.SlotID) *Instance {
 		return n
 	}
 	ctx, n.cancel = context.WithCancel(ctx)
-	n.created = async.Call(func() (runtime.Container, error) { return engine.Prepare(ctx, n.Spec, n.proceed) })
+	n.create(func() (runtime.Container, error) { return engine.Prepare(ctx, n.Spec, n.proceed) })
 	return n
 }
+
+func (n *Instance) create(fn func() (runtime.Container, error)) {
+	n.done = make(chan struct{})
+	result := async.Call(fn)
+	go func() {
+		n.created = <-result
+		close(n.done)
+	}()
+}
+
+// Failed returns a channel that is closed when a prepared instance that was not told to
+// run does not exist any more. It is nil if nothing was created.
+func (n *Instance) Failed() <-chan struct{} { return n.done }
 
 // plan creates a Spec with an address from the desired state. A server has its own
 // address.
@@ -129,12 +143,12 @@ func (n *Instance) Run(stop <-chan struct{}) (runtime.Container, error) {
 		defer t.Stop()
 	}
 	select {
-	case r := <-n.created:
-		return r.Get()
+	case <-n.done:
 	case <-stop:
 		n.cancel()
-		return (<-n.created).Get()
+		<-n.done
 	}
+	return n.created.Get()
 }
 
 // Drop removes a prepared instance whose processes never ran. It returns after nothing
@@ -143,8 +157,8 @@ func (n *Instance) Drop() error {
 	n.unlist()
 	if n.Err == nil {
 		n.cancel()
-		r := <-n.created
-		r.MustNotPanic()
+		<-n.done
+		n.created.MustNotPanic()
 	}
 	return n.m.c.Addresses.Release(n.ID)
 }
