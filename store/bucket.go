@@ -126,26 +126,6 @@ func (b *Bucket[T]) Touch(key string) error {
 // All returns all values in the order of their keys.
 func (b *Bucket[T]) All() ([]T, error) { return b.Where(nil) }
 
-// Where returns the values for which keep returns true, in the order of their keys. keep
-// does not change a value. A nil keep means all values.
-func (b *Bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
-	all := func() ([]T, error) { return b.Prefix("") }
-	clone := func(v T) T { return v }
-	if b.cache != nil && b.tx == nil {
-		clone = b.cache.clone
-		all = func() ([]T, error) {
-			return b.cache.sorted(b.db, b.name, "").Get(func() ([]T, error) { return b.Prefix("") })
-		}
-	}
-	values, err := all()
-	for _, v := range values {
-		if keep == nil || keep(v) {
-			vs = append(vs, clone(v))
-		}
-	}
-	return vs, err
-}
-
 // Last returns the value with the greatest key that starts with prefix, or ErrNotFound.
 // It reads no other value.
 func (b *Bucket[T]) Last(prefix string) (v T, err error) {

@@ -41,6 +41,26 @@ type cached[T any] struct {
 	value T
 }
 
+// Where returns the values for which keep returns true, in the order of their keys. keep
+// does not change a value. A nil keep means all values.
+func (b *Bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
+	all := func() ([]T, error) { return b.Prefix("") }
+	clone := func(v T) T { return v }
+	if b.cache != nil && b.tx == nil {
+		clone = b.cache.clone
+		all = func() ([]T, error) {
+			return b.cache.sorted(b.db, b.name, "").Get(func() ([]T, error) { return b.Prefix("") })
+		}
+	}
+	values, err := all()
+	for _, v := range values {
+		if keep == nil || keep(v) {
+			vs = append(vs, clone(v))
+		}
+	}
+	return vs, err
+}
+
 // Sorted returns all values that are in an index, in the order of the index. An
 // undeclared index is a bug of the caller, so it panics.
 func (b *Bucket[T]) Sorted(name string) (vs []T, err error) {

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -54,11 +53,15 @@ const unmountLimit = 10 * time.Second
 // unmount unmounts a folder. If a process still uses it, the folder is unmounted when the
 // process has exited, and the error says what uses it.
 func unmount(dir string) error {
-	err := Until(context.Background(), unmountLimit, func() error { return unix.Unmount(dir, 0) })
-	if err == nil {
-		return nil
+	for end := time.Now().Add(unmountLimit); ; <-time.After(pause) {
+		err := unix.Unmount(dir, 0)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.Join(fmt.Errorf("%s is still in use: %w\n%s", dir, err, usersOf(dir)), unix.Unmount(dir, unix.MNT_DETACH))
+		}
 	}
-	return errors.Join(fmt.Errorf("%s is still in use: %w\n%s", dir, err, usersOf(dir)), unix.Unmount(dir, unix.MNT_DETACH))
 }
 
 // usersOf lists the mounts below a folder, and the processes with an open file in it.

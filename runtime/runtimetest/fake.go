@@ -257,7 +257,6 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
 	return out, ctx.Err()
 }
 
-// adopt takes over an instance of an earlier daemon. The caller holds the lock.
 // NoteStop implements runtime.StopEngine.
 func (f *Fake) NoteStop(id runtime.InstanceID) error {
 	f.machine.mu.Lock()
@@ -270,6 +269,7 @@ func (f *Fake) NoteStop(id runtime.InstanceID) error {
 	return nil
 }
 
+// adopt takes over an instance of an earlier daemon. The caller holds the lock.
 func (f *Fake) adopt(c *Container) runtime.Container {
 	f.known[c] = true
 	c.endSessions("dewd has stopped")

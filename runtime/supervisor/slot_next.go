@@ -27,22 +27,28 @@ func (s *Slot) prepareNext(ctx context.Context) {
 	}
 }
 
-// prepareSpare creates the next instance while the current one runs. It returns the time
-// for another try, or what closes if the instance fails.
-func prepareSpare(ctx context.Context, s *Slot) (again <-chan time.Time, failed <-chan struct{}) {
+// spareEvents are the next events about the spare of a slot. Without one, both are nil.
+type spareEvents struct {
+	due    <-chan time.Time // it can be prepared
+	failed <-chan struct{}  // it does not exist any more
+}
+
+// prepareSpare creates the next instance while the current one runs.
+func prepareSpare(ctx context.Context, s *Slot) spareEvents {
 	if s.stray || s.next != nil || s.inst.spec.Kind != runtime.KindInstance {
-		return nil, nil
+		return spareEvents{}
 	}
-	n := s.sup.next.Spare(ctx, s.id, s.inst.spec.App)
-	if n == nil {
-		return s.sup.next.SpareDue(next.NextSpare), nil
+	s.next = s.sup.next.Spare(ctx, s.id, s.inst.spec.App)
+	if s.next == nil || s.next.Err != nil {
+		return replaceSpare(s, next.NextSpare)
 	}
-	s.next = n
-	if n.Err != nil {
-		s.dropNext()
-		return s.sup.next.SpareDue(next.NextSpare), nil
-	}
-	return nil, n.Failed()
+	return spareEvents{failed: s.next.Failed()}
+}
+
+// replaceSpare removes the spare, if there is one. The next one is due after a time.
+func replaceSpare(s *Slot, after time.Duration) spareEvents {
+	s.dropNext()
+	return spareEvents{due: s.sup.next.SpareDue(after)}
 }
 
 // dropNext removes the prepared instance in the background, if there is one. The slot

@@ -30,8 +30,8 @@ func (s *Slot) watch(ctx context.Context) step {
 	sick := s.checks(in).monitor(probing, healthy)
 	routable := make(chan readiness)
 	var asking <-chan async.Result[struct{}]
-	var steady, spare <-chan time.Time
-	var failed <-chan struct{} // the spare
+	var steady <-chan time.Time
+	var spare spareEvents
 	leaving := in.leavingSoon()
 	for {
 		select {
@@ -46,8 +46,7 @@ func (s *Slot) watch(ctx context.Context) step {
 				return s.replace
 			}
 			if s.next != nil && !s.next.Current() {
-				s.dropNext()
-				failed, spare = nil, s.sup.next.SpareDue(next.FirstSpare)
+				spare = replaceSpare(s, next.FirstSpare)
 			}
 		case e, ok := <-in.container.Exits():
 			in.noteExit(e, ok)
@@ -61,13 +60,12 @@ func (s *Slot) watch(ctx context.Context) step {
 			}
 			t := time.NewTimer(s.sup.policy.HealthyReset)
 			defer t.Stop() // only one timer per instance: healthy is sent once
-			steady, spare = t.C, s.sup.next.SpareDue(next.FirstSpare)
-		case <-spare:
-			spare, failed = prepareSpare(ctx, s)
-		case <-failed:
+			steady, spare.due = t.C, s.sup.next.SpareDue(next.FirstSpare)
+		case <-spare.due:
+			spare = prepareSpare(ctx, s)
+		case <-spare.failed:
 			s.log.Warn("the spare instance failed; dewd creates another one", "instance", s.next.ID)
-			s.dropNext()
-			failed, spare = nil, s.sup.next.SpareDue(next.NextSpare)
+			spare = replaceSpare(s, next.NextSpare)
 		case r := <-routable:
 			s.routable(in, r)
 		case <-leaving:
