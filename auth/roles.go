@@ -55,7 +55,7 @@ type Role struct {
 type Roles struct {
 	db    *store.DB
 	tx    *store.Tx // nil means that each method is its own transaction
-	roles *store.Bucket[Role]
+	roles store.Bucket[Role]
 }
 
 // RolesBucket is the name of the bucket of roles.

@@ -61,7 +61,7 @@ type core struct {
 	*tokens
 	log          *slog.Logger
 	roles        *Roles
-	groupRecords *store.Bucket[storedGroup]
+	groupRecords store.Bucket[storedGroup]
 	passcodes    *codeStore // for the password grant
 	throttle     *throttle.Throttle
 }
@@ -80,7 +80,7 @@ type tokens struct {
 	issuer   string
 	keys     keyring
 	accounts *Accounts
-	revoked  *store.Bucket[revocation]
+	revoked  store.Bucket[revocation]
 	codes    *codeStore // for the ssh proxy
 
 	mu        sync.Mutex

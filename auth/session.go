@@ -134,7 +134,7 @@ func (s *tokens) sweep() error {
 }
 
 // drop deletes the values for which keep returns false.
-func drop[T any](b *store.Bucket[T], keep func(v T) (key string, ok bool)) error {
+func drop[T any](b store.Bucket[T], keep func(v T) (key string, ok bool)) error {
 	all, err := b.All()
 	if err != nil {
 		return fmt.Errorf("cannot list sessions or revoked tokens: %w", err)

@@ -69,9 +69,9 @@ type Accounts struct {
 	db       *store.DB
 	tx       *store.Tx // nil means that each method is its own transaction
 	hasher   hasher
-	users    *store.Bucket[User]
-	clients  *store.Bucket[Client]
-	sessions *store.Bucket[session]
+	users    store.Bucket[User]
+	clients  store.Bucket[Client]
+	sessions store.Bucket[session]
 }
 
 // UsersBucket is the name of the bucket of users.
@@ -331,7 +331,7 @@ func (a *Accounts) update(fn func(a *Accounts) error) error {
 func fold(name string) string { return strings.ToLower(name) }
 
 // get reads a value that must exist.
-func get[T any](b *store.Bucket[T], noun, key string) (v T, err error) {
+func get[T any](b store.Bucket[T], noun, key string) (v T, err error) {
 	v, err = b.Get(key)
 	if errors.Is(err, store.ErrNotFound) {
 		return v, fmt.Errorf("%s %s: %w", noun, key, ErrNotFound)

@@ -61,7 +61,7 @@ type Config struct {
 type Console struct {
 	c        Config
 	links    *ticket.Store[auth.Grant]
-	sessions *store.Bucket[Session]
+	sessions store.Bucket[Session]
 	assets   *assets
 
 	mu        sync.Mutex // guards the field below

@@ -42,7 +42,7 @@ type Stats struct {
 // Drains sends log lines. Create it with New.
 type Drains struct {
 	c         Config
-	positions *store.Bucket[position]
+	positions store.Bucket[position]
 	wake      chan struct{} // capacity 1
 	retry     time.Duration // the first wait after a failure
 	rest      time.Duration // settled, except in tests

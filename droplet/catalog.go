@@ -54,7 +54,7 @@ type Catalog struct {
 	tools archive.Programs
 	pool  *pool.Pool
 	db    *store.DB
-	packs *store.Bucket[Buildpack]
+	packs store.Bucket[Buildpack]
 	stack func(name string) error
 	mu    sync.Mutex // held while buildpacks change, because a change can move the others
 }

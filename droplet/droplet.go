@@ -47,7 +47,7 @@ type FoundSidecar struct {
 
 // updateMetadata changes the metadata of the value under guid. fn applies the change
 // and returns the new metadata, which is then validated.
-func updateMetadata[T any](b *store.Bucket[T], noun, guid string, fn func(v *T) *app.Metadata) (T, error) {
+func updateMetadata[T any](b store.Bucket[T], noun, guid string, fn func(v *T) *app.Metadata) (T, error) {
 	v, err := b.Update(guid, func(v *T) error { return fn(v).Validate() })
 	if errors.Is(err, store.ErrNotFound) {
 		return v, fmt.Errorf("%s: %w", noun, ErrNotFound)

@@ -26,7 +26,7 @@ import (
 type Droplets struct {
 	dir      string
 	db       *store.DB
-	droplets *store.Bucket[Droplet]
+	droplets store.Bucket[Droplet]
 
 	// mu is held while an image is renamed or removed. It is also held from finding an
 	// image until a droplet with it is stored, so nothing is collected in between.
@@ -167,7 +167,7 @@ func (s *Droplets) GetIn(tx *store.Tx, guid string) (Droplet, error) {
 	return s.get(s.droplets.With(tx), guid)
 }
 
-func (*Droplets) get(droplets *store.Bucket[Droplet], guid string) (Droplet, error) {
+func (*Droplets) get(droplets store.Bucket[Droplet], guid string) (Droplet, error) {
 	d, err := droplets.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return d, fmt.Errorf("droplet %s: %w", guid, ErrNotFound)

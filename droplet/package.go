@@ -86,8 +86,8 @@ func (o PackageOptions) limits() pool.Limits {
 type Packages struct {
 	o        PackageOptions
 	pool     *pool.Pool
-	packages *store.Bucket[Package]
-	folders  *store.Bucket[BuildpackFolder]
+	packages store.Bucket[Package]
+	folders  store.Bucket[BuildpackFolder]
 
 	mu   sync.Mutex
 	busy map[string]bool // packages that are being uploaded; guarded by mu

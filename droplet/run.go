@@ -19,7 +19,7 @@ import (
 
 // buildQueue holds the builds, and those that are being staged.
 type buildQueue struct {
-	builds   *store.Bucket[Build]
+	builds   store.Bucket[Build]
 	parallel int           // maximum number of builds at the same time
 	ended    func()        // called after each build (nil: none)
 	wake     chan struct{} // wakes Run, because there can be a build to stage

@@ -11,8 +11,8 @@ import (
 // Store has the network policies, and the settings of this root for them.
 type Store struct {
 	db       *store.DB
-	policies *store.Bucket[Policy]
-	settings *store.Bucket[Settings]
+	policies store.Bucket[Policy]
+	settings store.Bucket[Settings]
 }
 
 // NewStore opens the network policies in db.

@@ -22,10 +22,10 @@ func settle(t testing.TB, q *delivery.Queue, now time.Time, os ...delivery.Outco
 }
 
 // messages returns the queue's message bucket in db. No test here reads its index.
-func messages(db *store.DB) *store.Bucket[delivery.Message] {
+func messages(db *store.DB) store.Bucket[delivery.Message] {
 	return store.In(db, "notify messages", store.Index("failed", func(delivery.Message) string { return "" }))
 }
 
-func notices(db *store.DB) *store.Bucket[delivery.Notice] {
+func notices(db *store.DB) store.Bucket[delivery.Notice] {
 	return store.In[delivery.Notice](db, "notify notices")
 }

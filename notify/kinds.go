@@ -39,11 +39,11 @@ const PlatformClient = "dew"
 
 // buckets are the buckets of the service, except those of the queue.
 type buckets struct {
-	clients      *store.Bucket[Client]
-	kinds        *store.Bucket[Kind]
-	templates    *store.Bucket[Template]
-	unsubscribed *store.Bucket[unsubscription]
-	silent       *store.Bucket[string] // guids of the users who want only critical notifications
+	clients      store.Bucket[Client]
+	kinds        store.Bucket[Kind]
+	templates    store.Bucket[Template]
+	unsubscribed store.Bucket[unsubscription]
+	silent       store.Bucket[string] // guids of the users who want only critical notifications
 
 	buckets2
 }
@@ -300,7 +300,7 @@ func checkKinds(client string, n int) error {
 	return nil
 }
 
-func dropKinds(kinds *store.Bucket[Kind], client string, ids []string) error {
+func dropKinds(kinds store.Bucket[Kind], client string, ids []string) error {
 	for _, id := range ids {
 		if err := kinds.Delete(keyOf(client, id)); err != nil {
 			return fmt.Errorf("cannot delete notification %s of client %s: %w", id, client, err)

@@ -135,7 +135,7 @@ func (s *core) hasUnsubscribed(tx *store.Tx, u unsubscription) (bool, error) {
 }
 
 // has reports whether a key exists.
-func has[T any](b *store.Bucket[T], key string) (bool, error) {
+func has[T any](b store.Bucket[T], key string) (bool, error) {
 	_, err := b.Get(key)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil

@@ -149,7 +149,7 @@ func (s *templates) createTemplate(r request) (any, error) {
 }
 
 // addTemplate stores a new template, unless there are too many.
-func addTemplate(bucket *store.Bucket[Template], t Template) error {
+func addTemplate(bucket store.Bucket[Template], t Template) error {
 	all, err := bucket.All()
 	if err != nil {
 		return fmt.Errorf("cannot count templates: %w", err)
@@ -194,7 +194,7 @@ func (s *templates) listTemplates(request) (any, error) {
 func templateID(r request) string { return cmp.Or(r.PathValue("id"), defaultTemplate) }
 
 // template returns a template, or a not-found error. The default one always exists.
-func (s *core) template(bucket *store.Bucket[Template], id string) (Template, error) {
+func (s *core) template(bucket store.Bucket[Template], id string) (Template, error) {
 	t, err := bucket.Get(id)
 	switch {
 	case err == nil:

@@ -55,12 +55,12 @@ type campaignTime struct {
 }
 
 type buckets2 struct {
-	senders       *store.Bucket[sender]
-	types         *store.Bucket[campaignType]
-	templates2    *store.Bucket[Template]
-	campaigns     *store.Bucket[campaign]
-	campaignTimes *store.Bucket[campaignTime]
-	unsubscribers *store.Bucket[unsubscription] // Kind is the campaign type
+	senders       store.Bucket[sender]
+	types         store.Bucket[campaignType]
+	templates2    store.Bucket[Template]
+	campaigns     store.Bucket[campaign]
+	campaignTimes store.Bucket[campaignTime]
+	unsubscribers store.Bucket[unsubscription] // Kind is the campaign type
 }
 
 func newBuckets2(db *store.DB) buckets2 {

@@ -19,7 +19,7 @@ type DeploymentStore struct{ *tables }
 const keptDeployments = 100
 
 // deploymentBucket returns the bucket of deployments. An app has at most one active one.
-func deploymentBucket(db *store.DB) *store.Bucket[app.Deployment] {
+func deploymentBucket(db *store.DB) store.Bucket[app.Deployment] {
 	return store.In(db, "deployments",
 		store.Index("app", func(d app.Deployment) string { return d.App }),
 		store.Unique("active", func(d app.Deployment) string {

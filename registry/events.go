@@ -44,7 +44,7 @@ func readEventKey(key string) (target string, at time.Time, err error) {
 type Events struct {
 	db     *store.DB
 	tx     *store.Tx // nil means that each method has its own
-	bucket *store.Bucket[app.Event]
+	bucket store.Bucket[app.Event]
 	sweeps *sweeps
 	bounds eventBounds
 }

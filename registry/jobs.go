@@ -28,7 +28,7 @@ const (
 //
 //	Start ─▶ bucket (PROCESSING) ─wake─▶ Run ─▶ JobFunc ─▶ bucket (COMPLETE or FAILED)
 type Jobs struct {
-	bucket   *store.Bucket[app.Job]
+	bucket   store.Bucket[app.Job]
 	log      *slog.Logger
 	wake     chan struct{} // capacity 1: there are possibly jobs to run
 	mu       sync.Mutex

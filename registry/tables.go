@@ -16,31 +16,31 @@ type tables struct {
 	db *store.DB
 	tx *store.Tx // nil means that each method has its own
 
-	apps      *store.Bucket[app.App]
-	processes *store.Bucket[app.Process]
-	sidecars  *store.Bucket[app.Sidecar]
+	apps      store.Bucket[app.App]
+	processes store.Bucket[app.Process]
+	sidecars  store.Bucket[app.Sidecar]
 
-	deployments *store.Bucket[app.Deployment]
-	revisions   *store.Bucket[app.Revision]
-	tasks       *store.Bucket[app.Task]
+	deployments store.Bucket[app.Deployment]
+	revisions   store.Bucket[app.Revision]
+	tasks       store.Bucket[app.Task]
 
-	routes       *store.Bucket[app.Route]
-	routerGroups *store.Bucket[app.RouterGroup]
-	domains      *store.Bucket[app.Domain]
+	routes       store.Bucket[app.Route]
+	routerGroups store.Bucket[app.RouterGroup]
+	domains      store.Bucket[app.Domain]
 
-	orgs        *store.Bucket[app.Org]
-	spaces      *store.Bucket[app.Space]
-	users       *store.Bucket[app.User]
-	firstStarts *store.Bucket[firstStart]
+	orgs        store.Bucket[app.Org]
+	spaces      store.Bucket[app.Space]
+	users       store.Bucket[app.User]
+	firstStarts store.Bucket[firstStart]
 
-	quotas         *store.Bucket[app.Quota]
-	securityGroups *store.Bucket[app.SecurityGroup]
-	segments       *store.Bucket[app.Segment]
+	quotas         store.Bucket[app.Quota]
+	securityGroups store.Bucket[app.SecurityGroup]
+	segments       store.Bucket[app.Segment]
 
-	flags           *store.Bucket[app.Flag]
-	envGroups       *store.Bucket[app.EnvGroup]
-	builtInMetadata *store.Bucket[app.Metadata] // by the guid of a built-in resource such as a stack
-	usage           *store.Bucket[app.Usage]
+	flags           store.Bucket[app.Flag]
+	envGroups       store.Bucket[app.EnvGroup]
+	builtInMetadata store.Bucket[app.Metadata] // by the guid of a built-in resource such as a stack
+	usage           store.Bucket[app.Usage]
 }
 
 func newTables(db *store.DB) *tables {
@@ -135,12 +135,12 @@ func (t *tables) view(fn func(r *Registry) error) error {
 }
 
 // sorted returns all values of a bucket, sorted.
-func sorted[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int) ([]T, error) {
+func sorted[T any](b store.Bucket[T], nouns string, compare func(a, b T) int) ([]T, error) {
 	return sortedWhere(b, nouns, compare, nil)
 }
 
 // sortedWhere returns the values for which keep returns true.
-func sortedWhere[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int, keep func(T) bool) ([]T, error) {
+func sortedWhere[T any](b store.Bucket[T], nouns string, compare func(a, b T) int, keep func(T) bool) ([]T, error) {
 	all, err := b.Where(keep)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list %s: %w", nouns, err)
@@ -150,7 +150,7 @@ func sortedWhere[T any](b *store.Bucket[T], nouns string, compare func(a, b T) i
 }
 
 // get returns a value that must exist.
-func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
+func get[T any](b store.Bucket[T], noun, guid string) (v T, err error) {
 	v, err = b.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return v, fmt.Errorf("%s %s: %w", noun, guid, app.ErrNotFound)
@@ -162,7 +162,7 @@ func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 }
 
 // find returns a value, or the zero value if it does not exist.
-func find[T any](b *store.Bucket[T], guid string) (v T, err error) {
+func find[T any](b store.Bucket[T], guid string) (v T, err error) {
 	v, err = b.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return v, nil
@@ -188,7 +188,7 @@ func timestamps(known bool, created time.Time) (createdAt, updatedAt time.Time) 
 }
 
 // oneBy returns the value that has the given value in a unique index.
-func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error) {
+func oneBy[T any](b store.Bucket[T], index, value, noun string) (v T, err error) {
 	found, err := b.By(index, value)
 	if err != nil {
 		return v, fmt.Errorf("cannot look up %s: %w", noun, err)

@@ -130,7 +130,7 @@ const activeTask = "yes"
 
 // taskBucket returns the bucket of tasks. An index finds the active ones without
 // reading the finished ones.
-func taskBucket(db *store.DB) *store.Bucket[app.Task] {
+func taskBucket(db *store.DB) store.Bucket[app.Task] {
 	return store.In(db, "tasks",
 		store.Index("app", func(t app.Task) string { return t.App }),
 		store.Index("active", func(t app.Task) string {

@@ -14,7 +14,7 @@ import (
 // has written its changes to disk.
 type ExitLog struct {
 	db      *store.DB
-	records *store.Bucket[ExitRecord]
+	records store.Bucket[ExitRecord]
 	kept    uint64 // per slot
 }
 
@@ -59,7 +59,7 @@ func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 
 // trim deletes the records over the limit. Numbers have no gaps, so each new record
 // replaces one; more are deleted only after the limit was lowered.
-func (l *ExitLog) trim(records *store.Bucket[ExitRecord], added ExitRecord) error {
+func (l *ExitLog) trim(records store.Bucket[ExitRecord], added ExitRecord) error {
 	if added.Number <= l.kept {
 		return nil
 	}

@@ -63,7 +63,7 @@ type Volume struct {
 }
 
 // ServerStore stores the desired servers.
-type ServerStore struct{ records *store.Bucket[Server] }
+type ServerStore struct{ records store.Bucket[Server] }
 
 // NewServerStore opens the servers in db.
 func NewServerStore(db *store.DB) *ServerStore {

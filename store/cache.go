@@ -2,9 +2,6 @@ package store
 
 import (
 	"bytes"
-	"fmt"
-	"slices"
-	"strings"
 	"sync"
 )
 
@@ -13,7 +10,7 @@ import (
 // is always that of the transaction. clone copies a value, so that callers share no
 // memory.
 func Cached[T any](clone func(T) T) Option[T] {
-	return func(b *Bucket[T]) { b.cache = &cache[T]{clone: clone, entries: map[string]cached[T]{}} }
+	return func(b *bucket[T]) { b.cache = &cache[T]{clone: clone, entries: map[string]cached[T]{}} }
 }
 
 // cache has the decoded values of a bucket, by key.
@@ -41,9 +38,7 @@ type cached[T any] struct {
 	value T
 }
 
-// Where returns the values for which keep returns true, in the order of their keys. keep
-// does not change a value. A nil keep means all values.
-func (b *Bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
+func (b *bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
 	all := func() ([]T, error) { return b.Prefix("") }
 	clone := func(v T) T { return v }
 	if b.cache != nil && b.tx == nil {
@@ -61,9 +56,7 @@ func (b *Bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
 	return vs, err
 }
 
-// Sorted returns all values that are in an index, in the order of the index. An
-// undeclared index is a bug of the caller, so it panics.
-func (b *Bucket[T]) Sorted(name string) (vs []T, err error) {
+func (b *bucket[T]) Sorted(name string) (vs []T, err error) {
 	if b.cache == nil || b.tx != nil {
 		return b.sorted(name)
 	}
@@ -78,54 +71,21 @@ func (b *Bucket[T]) Sorted(name string) (vs []T, err error) {
 	return vs, nil
 }
 
-// sorted is Sorted, without a Memo.
-func (b *Bucket[T]) sorted(name string) (vs []T, err error) {
+// sorted is Sorted without a Memo.
+func (b *bucket[T]) sorted(name string) (vs []T, err error) {
 	x := b.index(name)
 	err = b.read(func(s *txBucket) error {
-		vs = nil
-		entries, values := s.index(x.name), s.values()
-		if entries == nil || values == nil {
-			vs, err = b.sortedByScan(s, x)
-			return err
-		}
-		if b.cache != nil {
-			b.cache.mu.Lock()
-			defer b.cache.mu.Unlock()
-		}
-		return s.each(entries, nil, func(k, _ []byte) error {
-			key := keyOfIndex(k)
-			raw := values.Get(key)
-			if raw == nil {
-				return fmt.Errorf("index %s of %s refers to key %q: %w", name, b.name, key, ErrNotFound)
-			}
-			v, err := b.decodeCached(string(key), raw)
-			vs = append(vs, v)
-			return err
-		})
+		vs, err = b.collect(func(add func(key string, raw []byte) error) error { return b.eachSorted(s, x, add) })
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if b.cache != nil {
+	if b.cache != nil && err == nil {
 		b.cache.prune(len(vs))
 	}
-	return vs, nil
-}
-
-// sortedByScan is Sorted for an index that is not on disk yet.
-func (b *Bucket[T]) sortedByScan(s *txBucket, x index[T]) (vs []T, err error) {
-	err = b.scan(s, func(_ string, v T) error {
-		if x.key(v) != "" {
-			vs = append(vs, v)
-		}
-		return nil
-	})
-	slices.SortStableFunc(vs, func(p, q T) int { return strings.Compare(x.key(p), x.key(q)) })
 	return vs, err
 }
 
 // decodeCached is like decode. The caller holds the lock of the cache, if there is one.
-func (b *Bucket[T]) decodeCached(key string, raw []byte) (T, error) {
+func (b *bucket[T]) decodeCached(key string, raw []byte) (T, error) {
 	if b.cache == nil {
 		return b.decode(key, raw)
 	}

@@ -29,13 +29,13 @@ func TestSorted(t *testing.T) {
 				opts = append(opts, Cached(func(v cachedValue) cachedValue { v.Tags = slices.Clone(v.Tags); return v }))
 			}
 			b := In(db, name, opts...)
-			put := func(b *Bucket[cachedValue], key, value string) {
+			put := func(b Bucket[cachedValue], key, value string) {
 				t.Helper()
 				if err := b.Put(key, cachedValue{value, []string{value}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			want := func(b *Bucket[cachedValue], names ...string) {
+			want := func(b Bucket[cachedValue], names ...string) {
 				t.Helper()
 				got, err := b.Sorted("name")
 				if err != nil {
@@ -94,13 +94,13 @@ func TestWhere(t *testing.T) {
 				opts = append(opts, Cached(func(v cachedValue) cachedValue { v.Tags = slices.Clone(v.Tags); return v }))
 			}
 			b := In(db, "values", opts...)
-			put := func(b *Bucket[cachedValue], key, value string) {
+			put := func(b Bucket[cachedValue], key, value string) {
 				t.Helper()
 				if err := b.Put(key, cachedValue{value, []string{value}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			want := func(b *Bucket[cachedValue], except string, names ...string) {
+			want := func(b Bucket[cachedValue], except string, names ...string) {
 				t.Helper()
 				got, err := b.Where(func(v cachedValue) bool { return v.Name != except })
 				if err != nil {

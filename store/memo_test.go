@@ -24,7 +24,7 @@ func TestMemo(t *testing.T) {
 			return len(all), err
 		}))(t)
 	}
-	put := func(b *Bucket[int], key string) {
+	put := func(b Bucket[int], key string) {
 		t.Helper()
 		if err := b.Put(key, 1); err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ type thing struct {
 func byName(v thing) string  { return v.Name }
 func byGroup(v thing) string { return v.Group }
 
-func things(db *DB) *Bucket[thing] {
+func things(db *DB) Bucket[thing] {
 	return In(db, "things", Unique("name", byName), Index("group", byGroup))
 }
 
@@ -59,14 +59,18 @@ func must(t *testing.T, err error) {
 }
 
 // verify checks that the indexes on disk match the values on disk.
-func verify[T any](t *testing.T, b *Bucket[T]) {
+func verify[T any](t *testing.T, declared Bucket[T]) {
 	t.Helper()
+	b, ok := declared.(*bucket[T])
+	if !ok {
+		t.Fatalf("a %T, want a bucket of a database", declared)
+	}
 	err := b.read(func(s *txBucket) error {
 		for _, x := range b.indexes {
 			want := []string{}
-			must(t, b.scan(s, func(key string, v T) error {
-				if x.key(v) != "" {
-					want = append(want, string(indexKey(x.key(v), key)))
+			must(t, b.scan(s, x, func(key, entry string) error {
+				if entry != "" {
+					want = append(want, string(indexKey(entry, key)))
 				}
 				return nil
 			}))

@@ -24,7 +24,7 @@ const Folder = "/tmp/cache"
 type Caches struct {
 	dir         string // empty: no caches
 	limit       packing.Packing
-	generations *store.Bucket[string] // by app, and for all caches under generationKey
+	generations store.Bucket[string] // by app, and for all caches under generationKey
 }
 
 // New returns the caches in a folder. Without a folder, nothing is stored. A cache has at

@@ -44,7 +44,7 @@ type layers struct {
 	dir   string
 	db    *store.DB
 	space func() error
-	facts *store.Bucket[layerFacts]
+	facts store.Bucket[layerFacts]
 
 	// mu is held while a layer is renamed or removed.
 	mu   sync.Mutex

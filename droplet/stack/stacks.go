@@ -124,10 +124,10 @@ type Options struct {
 // bring folders that instances need. Many goroutines can use it.
 type Stacks struct {
 	sources
-	stacks *store.Bucket[Record]
-	images *store.Bucket[ImageRecord]
+	stacks store.Bucket[Record]
+	images store.Bucket[ImageRecord]
 	// access holds the access of the stacks, by guid.
-	access *store.Bucket[Access]
+	access store.Bucket[Access]
 
 	wake chan struct{} // wakes Run
 

@@ -25,7 +25,7 @@ type number struct {
 	Filler string
 }
 
-func numbers(db *store.DB) *store.Bucket[number] { return store.In[number](db, "numbers") }
+func numbers(db *store.DB) store.Bucket[number] { return store.In[number](db, "numbers") }
 
 // The disk fails during some commits, and dewd can be killed before each operation on the
 // file. The file is never damaged, and it has every acknowledged value.

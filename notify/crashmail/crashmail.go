@@ -44,7 +44,7 @@ type Crash struct {
 // the app.
 type Crashes struct {
 	db        *store.DB
-	watched   *store.Bucket[watched]
+	watched   store.Bucket[watched]
 	registry  *registry.Registry
 	directory delivery.Directory
 	queue     *delivery.Queue

@@ -31,12 +31,12 @@ type Queue struct {
 	FirstRetry time.Duration
 
 	db       *store.DB
-	notices  *store.Bucket[Notice]
-	messages *store.Bucket[Message]
-	tallies  *store.Bucket[noticeTally]
-	due      *store.Bucket[dueMessage] // messages to deliver, by time
-	ended    *store.Bucket[dueMessage] // messages to drop, by time
-	receipts *store.Bucket[receipt]
+	notices  store.Bucket[Notice]
+	messages store.Bucket[Message]
+	tallies  store.Bucket[noticeTally]
+	due      store.Bucket[dueMessage] // messages to deliver, by time
+	ended    store.Bucket[dueMessage] // messages to drop, by time
+	receipts store.Bucket[receipt]
 
 	wake chan struct{} // capacity 1: a message is due
 }

@@ -32,8 +32,8 @@ const readBatch = 500
 //	Send (several) ─▶ one transaction ─▶ heads, bodies ─▶ List, Get, Wait
 type Inbox struct {
 	db     *store.DB
-	heads  *store.Bucket[StoredMail] // without the bodies, which a list does not need
-	bodies *store.Bucket[mailBody]
+	heads  store.Bucket[StoredMail] // without the bodies, which a list does not need
+	bodies store.Bucket[mailBody]
 
 	maxMails int
 	maxBytes int64

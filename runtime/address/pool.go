@@ -24,7 +24,7 @@ type lease struct {
 // are stored on disk, so that an instance that outlives the daemon keeps its address.
 type Pool struct {
 	subnet netip.Prefix
-	leases *store.Bucket[lease]
+	leases store.Bucket[lease]
 	db     *store.DB
 
 	mu   sync.Mutex

@@ -84,7 +84,7 @@ type Broker struct {
 // servers are the database servers: their records, files and sessions.
 type servers struct {
 	c       Config
-	records *store.Bucket[record]
+	records store.Bucket[record]
 	running sync.WaitGroup // the goroutines that Run waits for
 
 	mu    sync.Mutex // guards the fields below

@@ -28,7 +28,7 @@ type claim struct {
 
 // Clients are the clients of all dashboards.
 type Clients struct {
-	claims   *store.Bucket[claim]
+	claims   store.Bucket[claim]
 	accounts *auth.Accounts
 	db       *store.DB
 }

@@ -35,12 +35,12 @@ func newRecords(t *tables) records {
 // tables are the buckets of the marketplace and the other data that a transaction
 // needs.
 type tables struct {
-	brokers    *store.Bucket[services.ServiceBroker]
-	offerings  *store.Bucket[services.Offering]
-	plans      *store.Bucket[services.Plan]
-	instances  *store.Bucket[services.Instance]
-	bindings   *store.Bucket[services.Binding]
-	operations *store.Bucket[operation]
+	brokers    store.Bucket[services.ServiceBroker]
+	offerings  store.Bucket[services.Offering]
+	plans      store.Bucket[services.Plan]
+	instances  store.Bucket[services.Instance]
+	bindings   store.Bucket[services.Binding]
+	operations store.Bucket[operation]
 	registry   *registry.Registry
 	events     *registry.Events
 	polling    time.Duration
@@ -90,7 +90,7 @@ func (tx *tables) with(in *store.Tx) *tables {
 }
 
 // get reads a value and returns services.ErrNotFound if it does not exist.
-func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
+func get[T any](b store.Bucket[T], noun, guid string) (v T, err error) {
 	v, err = b.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return v, fmt.Errorf("%s %s: %w", noun, guid, services.ErrNotFound)
@@ -102,7 +102,7 @@ func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 }
 
 // put stores a value.
-func put[T any](b *store.Bucket[T], noun, guid string, v T) error {
+func put[T any](b store.Bucket[T], noun, guid string, v T) error {
 	if err := b.Put(guid, v); err != nil {
 		return fmt.Errorf("cannot store %s %s: %w", noun, guid, err)
 	}
@@ -110,7 +110,7 @@ func put[T any](b *store.Bucket[T], noun, guid string, v T) error {
 }
 
 // drop removes a value.
-func drop[T any](b *store.Bucket[T], noun, guid string) error {
+func drop[T any](b store.Bucket[T], noun, guid string) error {
 	if err := b.Delete(guid); err != nil {
 		return fmt.Errorf("cannot delete %s %s: %w", noun, guid, err)
 	}
@@ -118,7 +118,7 @@ func drop[T any](b *store.Bucket[T], noun, guid string) error {
 }
 
 // selectSorted returns the values that keep selects, in the order of compare.
-func selectSorted[T any](b *store.Bucket[T], nouns string, keep func(T) bool, compare func(a, b T) int) ([]T, error) {
+func selectSorted[T any](b store.Bucket[T], nouns string, keep func(T) bool, compare func(a, b T) int) ([]T, error) {
 	all, err := b.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list %s: %w", nouns, err)
