@@ -7,7 +7,7 @@ import (
 
 // bucket is the Bucket of a database.
 type bucket[T any] struct {
-	table
+	raw *table
 
 	keys  []func(T) string // of the indexes
 	cache *cache[T]        // nil: values are decoded every time
@@ -15,12 +15,12 @@ type bucket[T any] struct {
 
 func (b *bucket[T]) With(tx *Tx) Bucket[T] {
 	c := *b
-	c.tx = tx
+	c.raw = b.raw.within(tx)
 	return &c
 }
 
 func (b *bucket[T]) Get(key string) (v T, err error) {
-	err = b.read(func(s *txBucket) error {
+	err = b.raw.read(func(s *txBucket) error {
 		v, err = b.value(s, key)
 		return err
 	})
@@ -28,11 +28,11 @@ func (b *bucket[T]) Get(key string) (v T, err error) {
 }
 
 func (b *bucket[T]) Put(key string, v T) error {
-	return b.write(func(s *txBucket) error { return b.store(s, key, v) })
+	return b.raw.write(func(s *txBucket) error { return b.store(s, key, v) })
 }
 
 func (b *bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
-	err = b.write(func(s *txBucket) error {
+	err = b.raw.write(func(s *txBucket) error {
 		v, err = b.value(s, key)
 		if err != nil {
 			return err
@@ -45,13 +45,21 @@ func (b *bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
 	return v, err
 }
 
+func (b *bucket[T]) Delete(key string) error { return b.raw.erase(key) }
+
+func (b *bucket[T]) Touch(key string) error { return b.raw.touch(key) }
+
+func (b *bucket[T]) Keys(prefix string) ([]string, error) { return b.raw.keys(prefix) }
+
+func (b *bucket[T]) Listen(fn func(key string)) { b.raw.db.listen(b.raw.name, fn) }
+
 func (b *bucket[T]) All() ([]T, error) { return b.Where(nil) }
 
 func (b *bucket[T]) Last(prefix string) (v T, err error) {
-	err = b.read(func(s *txBucket) error {
+	err = b.raw.read(func(s *txBucket) error {
 		k, raw := lastOf(s.values(), []byte(prefix))
 		if k == nil {
-			return fmt.Errorf("%s: no key starts with %q: %w", b.name, prefix, ErrNotFound)
+			return fmt.Errorf("%s: no key starts with %q: %w", b.raw.name, prefix, ErrNotFound)
 		}
 		v, err = b.decode(string(k), raw)
 		return err
@@ -60,7 +68,7 @@ func (b *bucket[T]) Last(prefix string) (v T, err error) {
 }
 
 func (b *bucket[T]) Prefix(prefix string) (vs []T, err error) {
-	err = b.read(func(s *txBucket) error {
+	err = b.raw.read(func(s *txBucket) error {
 		vs, err = b.collect(func(add func(key string, raw []byte) error) error {
 			return s.each(s.values(), []byte(prefix), func(k, raw []byte) error { return add(string(k), raw) })
 		})
@@ -73,7 +81,7 @@ func (b *bucket[T]) Prefix(prefix string) (vs []T, err error) {
 }
 
 func (b *bucket[T]) Range(from string, limit int) (vs []T, err error) {
-	err = b.read(func(s *txBucket) error {
+	err = b.raw.read(func(s *txBucket) error {
 		values := s.values()
 		if values == nil {
 			return nil
@@ -95,19 +103,19 @@ func (b *bucket[T]) Range(from string, limit int) (vs []T, err error) {
 }
 
 func (b *bucket[T]) By(index, value string) (vs []T, err error) {
-	x := b.index(index)
+	x := b.raw.index(index)
 	if value == "" {
 		return nil, nil
 	}
-	err = b.read(func(s *txBucket) error {
-		keys, err := b.lookup(s, x, value)
+	err = b.raw.read(func(s *txBucket) error {
+		keys, err := b.raw.lookup(s, x, value)
 		if err != nil {
 			return err
 		}
 		for _, k := range keys {
 			v, err := b.value(s, k)
 			if err != nil {
-				return fmt.Errorf("index %s of %s refers to key %s: %w", index, b.name, k, err)
+				return fmt.Errorf("index %s of %s refers to key %s: %w", index, b.raw.name, k, err)
 			}
 			vs = append(vs, v)
 		}
@@ -120,7 +128,7 @@ func (b *bucket[T]) By(index, value string) (vs []T, err error) {
 }
 
 func (b *bucket[T]) value(s *txBucket, key string) (v T, err error) {
-	raw, err := b.get(s, key)
+	raw, err := b.raw.get(s, key)
 	if err != nil {
 		return v, err
 	}
@@ -130,14 +138,14 @@ func (b *bucket[T]) value(s *txBucket, key string) (v T, err error) {
 func (b *bucket[T]) store(s *txBucket, key string, v T) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("cannot write %s %q: %w", b.name, key, err)
+		return fmt.Errorf("cannot write %s %q: %w", b.raw.name, key, err)
 	}
-	return b.put(s, key, raw)
+	return b.raw.put(s, key, raw)
 }
 
 func (b *bucket[T]) decode(key string, raw []byte) (v T, err error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, fmt.Errorf("cannot read %s %q: %w", b.name, key, err)
+		return v, fmt.Errorf("cannot read %s %q: %w", b.raw.name, key, err)
 	}
 	return v, nil
 }

@@ -41,10 +41,10 @@ type cached[T any] struct {
 func (b *bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
 	all := func() ([]T, error) { return b.Prefix("") }
 	clone := func(v T) T { return v }
-	if b.cache != nil && b.tx == nil {
+	if b.cache != nil && b.raw.tx == nil {
 		clone = b.cache.clone
 		all = func() ([]T, error) {
-			return b.cache.sorted(b.db, b.name, "").Get(func() ([]T, error) { return b.Prefix("") })
+			return b.cache.sorted(b.raw.db, b.raw.name, "").Get(func() ([]T, error) { return b.Prefix("") })
 		}
 	}
 	values, err := all()
@@ -57,10 +57,10 @@ func (b *bucket[T]) Where(keep func(T) bool) (vs []T, err error) {
 }
 
 func (b *bucket[T]) Sorted(name string) (vs []T, err error) {
-	if b.cache == nil || b.tx != nil {
+	if b.cache == nil || b.raw.tx != nil {
 		return b.sorted(name)
 	}
-	all, err := b.cache.sorted(b.db, b.name, name).Get(func() ([]T, error) { return b.sorted(name) })
+	all, err := b.cache.sorted(b.raw.db, b.raw.name, name).Get(func() ([]T, error) { return b.sorted(name) })
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func (b *bucket[T]) Sorted(name string) (vs []T, err error) {
 
 // sorted is Sorted without a Memo.
 func (b *bucket[T]) sorted(name string) (vs []T, err error) {
-	x := b.index(name)
-	err = b.read(func(s *txBucket) error {
-		vs, err = b.collect(func(add func(key string, raw []byte) error) error { return b.eachSorted(s, x, add) })
+	x := b.raw.index(name)
+	err = b.raw.read(func(s *txBucket) error {
+		vs, err = b.collect(func(add func(key string, raw []byte) error) error { return b.raw.eachSorted(s, x, add) })
 		return err
 	})
 	if b.cache != nil && err == nil {

@@ -91,21 +91,21 @@ func Index[T any](name string, key func(T) string) Option[T] {
 }
 
 func (b *bucket[T]) addIndex(x index, key func(T) string) {
-	x.at = len(b.indexes)
-	b.indexes, b.keys = append(b.indexes, x), append(b.keys, key)
+	x.at = len(b.raw.indexes)
+	b.raw.indexes, b.keys = append(b.raw.indexes, x), append(b.keys, key)
 }
 
 // In declares a bucket. The first Put creates it on disk and fills indexes that were
 // declared later. Declaring a bucket twice with different indexes would corrupt them,
 // so it panics.
 func In[T any](db *DB, name string, opts ...Option[T]) Bucket[T] {
-	b := &bucket[T]{table: table{db: db, name: name}}
-	b.entries = b.entriesOf
+	b := &bucket[T]{raw: &table{db: db, name: name}}
+	b.raw.entries = b.entriesOf
 	for _, o := range opts {
 		o(b)
 	}
 	var names []string
-	for _, x := range b.indexes {
+	for _, x := range b.raw.indexes {
 		names = append(names, fmt.Sprintf("%s unique=%t", x.name, x.unique))
 	}
 	slices.Sort(names)

@@ -65,10 +65,10 @@ func verify[T any](t *testing.T, declared Bucket[T]) {
 	if !ok {
 		t.Fatalf("a %T, want a bucket of a database", declared)
 	}
-	err := b.read(func(s *txBucket) error {
-		for _, x := range b.indexes {
+	err := b.raw.read(func(s *txBucket) error {
+		for _, x := range b.raw.indexes {
 			want := []string{}
-			must(t, b.scan(s, x, func(key, entry string) error {
+			must(t, b.raw.scan(s, x, func(key, entry string) error {
 				if entry != "" {
 					want = append(want, string(indexKey(entry, key)))
 				}

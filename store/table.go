@@ -27,18 +27,19 @@ type index struct {
 	unique bool
 }
 
-func (t *table) Delete(key string) error {
+// erase removes a key in a transaction.
+func (t *table) erase(key string) error {
 	return t.write(func(s *txBucket) error { return t.remove(s, key) })
 }
 
-func (t *table) Touch(key string) error {
+func (t *table) touch(key string) error {
 	return t.write(func(s *txBucket) error {
 		s.tx.changed(t.name, key)
 		return nil
 	})
 }
 
-func (t *table) Keys(prefix string) (keys []string, err error) {
+func (t *table) keys(prefix string) (keys []string, err error) {
 	err = t.read(func(s *txBucket) error {
 		return s.each(s.values(), []byte(prefix), func(k, _ []byte) error {
 			keys = append(keys, string(k))
@@ -47,8 +48,6 @@ func (t *table) Keys(prefix string) (keys []string, err error) {
 	})
 	return keys, err
 }
-
-func (t *table) Listen(fn func(key string)) { t.db.listen(t.name, fn) }
 
 func (t *table) index(name string) index {
 	for _, x := range t.indexes {
