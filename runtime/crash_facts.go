@@ -226,8 +226,8 @@ func (r ExitRecord) memoryClass(e Exit) verdict.Class {
 	switch {
 	case e.Memory.reached():
 		return verdict.MemoryProcess
-	case whole.reached() && e.Memory.Limit == 0 && max(r.Processes, 1+len(r.Followers)) == 1:
-		return verdict.MemoryProcess // it is the only process
+	case whole.reached() && max(r.Processes, 1+len(r.Followers)) == 1:
+		return verdict.MemoryProcess // it is the only process, and the rest was memory of dew-init
 	case whole.reached():
 		return verdict.MemoryInstance
 	case whole.Limit > 0 && whole.Peak > 0 && (e.Memory.Limit == 0 || e.Memory.Peak > 0):

@@ -21,6 +21,7 @@ func TestMemoryClass(t *testing.T) {
 		"leaf and whole":        {Memory{64 * mb, 64 * mb}, Memory{128 * mb, 128 * mb}, 2, verdict.MemoryProcess},
 		"whole":                 {Memory{0, 100 * mb}, Memory{128 * mb, 128 * mb}, 2, verdict.MemoryInstance},
 		"whole, one process":    {Memory{0, 128 * mb}, Memory{128 * mb, 128 * mb}, 1, verdict.MemoryProcess},
+		"one process, and init": {Memory{48 * mb, 45 * mb}, Memory{48 * mb, 48 * mb}, 1, verdict.MemoryProcess},
 		"machine":               {Memory{64 * mb, 20 * mb}, Memory{128 * mb, 30 * mb}, 2, verdict.MemoryHost},
 		"machine, no own limit": {Memory{0, 20 * mb}, Memory{128 * mb, 30 * mb}, 2, verdict.MemoryHost},
 		"old record":            {Memory{}, Memory{}, 0, verdict.MemoryProcess},
