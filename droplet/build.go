@@ -76,6 +76,9 @@ type BuildOptions struct {
 	// transaction. They are never collected. If it returns nil, the droplets in use are
 	// not known and none is collected.
 	InUse func(tx *store.Tx) map[string]bool
+	// Staged is called with each droplet that a build created, after it is stored. It must
+	// be quick, and can be nil.
+	Staged func(d Droplet)
 	// Collected is called after images were removed. It must be quick, and can be nil.
 	Collected func()
 	// Ended is called after a build and its container are finished. It must be quick,
@@ -130,6 +133,9 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	}
 	if o.Env == nil {
 		o.Env = func(string) (map[string]string, error) { return nil, nil }
+	}
+	if o.Staged == nil {
+		o.Staged = func(Droplet) {}
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.MemoryMB, o.DiskMB = cmp.Or(o.MemoryMB, DefaultStagingMemoryMB), cmp.Or(o.DiskMB, DefaultStagingDiskMB)
@@ -327,6 +333,7 @@ func (b *Builds) staged(w Build, d Droplet) error {
 		return b.record(tx, w, &d)
 	})
 	if err == nil {
+		b.o.Staged(d)
 		b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
 	}
 	return err

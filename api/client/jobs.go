@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	firstPause = 10 * time.Millisecond
-	maxPause   = 50 * time.Millisecond
+	minPause = 3 * time.Millisecond
+	maxPause = 50 * time.Millisecond
 )
 
-// Poll calls done repeatedly, at first in quick succession, until done returns true or
-// an error, or ctx is done.
+// Poll calls done repeatedly until done returns true or an error, or ctx is done. A pause
+// is a sixteenth of the time so far: short work ends without a noticeable wait, and long
+// work causes few requests.
 func Poll(ctx context.Context, done func() (bool, error)) error {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for began := time.Now(); ; {
 		ok, err := done()
 		if ok || err != nil {
 			return err
 		}
-		t := time.NewTimer(pause)
+		t := time.NewTimer(min(max(time.Since(began)/16, minPause), maxPause))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

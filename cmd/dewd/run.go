@@ -41,6 +41,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.serveServices,
 		d.notify.run,
 		d.prune,
+		d.unpackStaged,
 		d.sweepLogs,
 		func(ctx context.Context) error { return d.aside.run(ctx, d.ready) },
 		d.copyLogs,
@@ -69,13 +70,6 @@ func (t trigger) fire() {
 // last instance on an image can have stopped, and regularly.
 func (d *daemon) prune(ctx context.Context) error {
 	const every = 10 * time.Minute
-	has := func(sha string) bool {
-		f, err := d.droplets.OpenImage(sha)
-		if err == nil {
-			err = f.Close()
-		}
-		return !errors.Is(err, droplet.ErrNoImage)
-	}
 	select {
 	case <-d.ready: // an earlier daemon can have left some
 		d.stale.fire()
@@ -89,10 +83,19 @@ func (d *daemon) prune(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := d.engine.PruneImages(ctx, has); err != nil && ctx.Err() == nil {
+		if err := d.engine.PruneImages(ctx, d.hasImage); err != nil && ctx.Err() == nil {
 			d.log.Warn("cannot remove unused images from containerd", "err", err)
 		}
 	}
+}
+
+// hasImage reports whether the image of a droplet is stored.
+func (d *daemon) hasImage(sha string) bool {
+	f, err := d.droplets.OpenImage(sha)
+	if err == nil {
+		err = f.Close()
+	}
+	return !errors.Is(err, droplet.ErrNoImage)
 }
 
 // serveClients serves clients once everything else works. So a socket that responds

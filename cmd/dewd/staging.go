@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/runtime"
 )
 
 // staging holds the limits of one build.
@@ -91,11 +92,57 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("stacks", d.stacks.Sweep)
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.droplets, droplet.BuildOptions{
-		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
+		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Staged: d.noteStaged, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
 		Builder: builder{d}, Version: version, Catalog: d.catalog, Env: d.apps.stagingEnv, Buildpacks: d.apps.buildpacks, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"), StartCaches: !d.cfg.Cluster.Used(),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
 	return nil
+}
+
+// maxStaged limits how many new droplets wait to be unpacked. The start of an instance
+// unpacks the others.
+const maxStaged = 16
+
+func (d *daemon) noteStaged(n droplet.Droplet) {
+	select {
+	case d.staged <- n:
+	default:
+	}
+}
+
+// unpackStaged unpacks new droplets while the client that pushed them is still setting up
+// the start of the app, so that the first instance starts earlier.
+func (d *daemon) unpackStaged(ctx context.Context) error {
+	select {
+	case <-d.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	for {
+		select {
+		case n := <-d.staged:
+			if err := unpack(ctx, d, n); err != nil && ctx.Err() == nil {
+				d.log.Info("cannot unpack a new droplet; the first start of an instance tries again", "app", n.App, "droplet", n.GUID, "err", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func unpack(ctx context.Context, d *daemon, n droplet.Droplet) error {
+	if n.Image == "" {
+		return nil
+	}
+	st, err := d.stacks.Get(n.Stack)
+	if err != nil {
+		return err
+	}
+	err = d.engine.Unpack(ctx, runtime.Spec{App: n.App, Image: n.Image, Stack: st})
+	if !d.hasImage(n.Image) { // it was deleted in the meantime
+		d.stale.fire()
+	}
+	return err
 }
 
 // builder is the builder of the supervisor, which is created after the builds.

@@ -200,6 +200,12 @@ func (e *Engine) appLog(app string) (*logstream.Log, error) {
 // containerd answers.
 func (e *Engine) Outage() error { return e.conn.Outage() }
 
+// Unpack creates the image of an instance if necessary. Otherwise its first start does it.
+func (e *Engine) Unpack(ctx context.Context, s runtime.Spec) error {
+	_, err := e.images.Parent(ctx, s)
+	return err
+}
+
 // PruneImages removes the snapshots of trees that no longer exist. A snapshot that an
 // instance still uses stays until the instance is gone.
 func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) error {

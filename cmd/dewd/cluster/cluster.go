@@ -165,6 +165,9 @@ func (e *Engine) Fence(ctx context.Context) error { return e.fence(ctx) }
 // Keep waits for the end of ctx: the engine watches its Pods by itself.
 func (e *Engine) Keep(ctx context.Context) { <-ctx.Done() }
 
+// Unpack does nothing: droplets are unpacked in each Pod.
+func (e *Engine) Unpack(context.Context, runtime.Spec) error { return nil }
+
 // PruneImages does nothing: droplets are unpacked in each Pod.
 func (e *Engine) PruneImages(context.Context, func(sha string) bool) error { return nil }
 

@@ -84,6 +84,9 @@ func (im *Store) Parent(ctx context.Context, s runtime.Spec) (string, error) {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+	if _, err := im.Snapshotter().Stat(ctx, key); err == nil {
+		return key, nil // another caller has created it in the meantime
+	}
 	lm := im.cfg.Client.LeasesService()
 	lease, err := lm.Create(ctx, leases.WithRandomID(), leases.WithLabels(map[string]string{leaseLabel: key}))
 	if err != nil {
