@@ -76,9 +76,9 @@ type BuildOptions struct {
 	// transaction. They are never collected. If it returns nil, the droplets in use are
 	// not known and none is collected.
 	InUse func(tx *store.Tx) map[string]bool
-	// Staged is called with each droplet that a build created, after it is stored. It must
-	// be quick, and can be nil.
-	Staged func(d Droplet)
+	// Built is called when the image of a new droplet can be opened, before it is on disk
+	// and the droplet is stored. It must be quick, and can be nil.
+	Built func(app, stack, image string)
 	// Collected is called after images were removed. It must be quick, and can be nil.
 	Collected func()
 	// Ended is called after a build and its container are finished. It must be quick,
@@ -134,8 +134,8 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	if o.Env == nil {
 		o.Env = func(string) (map[string]string, error) { return nil, nil }
 	}
-	if o.Staged == nil {
-		o.Staged = func(Droplet) {}
+	if o.Built == nil {
+		o.Built = func(app, stack, image string) {}
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.MemoryMB, o.DiskMB = cmp.Or(o.MemoryMB, DefaultStagingMemoryMB), cmp.Or(o.DiskMB, DefaultStagingDiskMB)
@@ -318,6 +318,11 @@ func (b *Builds) remove(ws []Build) error {
 	return nil
 }
 
+// built returns a function that reports the image of a new droplet.
+func (b *Builds) built(d Droplet) func(sha string) {
+	return func(sha string) { b.o.Built(d.App, d.Stack, sha) }
+}
+
 // staged stores the droplet and the build in one transaction. From then on, the app can
 // start with it.
 func (b *Builds) staged(w Build, d Droplet) error {
@@ -333,7 +338,6 @@ func (b *Builds) staged(w Build, d Droplet) error {
 		return b.record(tx, w, &d)
 	})
 	if err == nil {
-		b.o.Staged(d)
 		b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
 	}
 	return err

@@ -33,6 +33,8 @@ type Droplets struct {
 	mu    sync.Mutex
 	fresh map[string]int // number of callers that added an image and have not released it yet; guarded by mu
 
+	unsynced sync.Map // files of images that are complete, but perhaps not on disk yet, by sha
+
 	unfinished archive.Leftovers
 }
 
@@ -59,12 +61,23 @@ func (s *Droplets) Sweep() error { return s.unfinished.Retry() }
 // sha256 of its bytes. Adding an image twice is not an error. A refusal is an
 // *archive.Error.
 func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
+	return s.addImage(r, func(string) {})
+}
+
+// addImage is AddImage, and calls complete when the image can be opened. The image is not
+// on disk then, and can still be lost.
+func (s *Droplets) addImage(r io.Reader, complete func(sha string)) (sha string, err error) {
 	f, err := os.CreateTemp(s.dir, "image-*"+archive.Unfinished)
 	if err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
-	sha, err = s.fill(f, r)
-	if err == nil {
+	if sha, err = fill(f, r); err == nil {
+		s.unsynced.Store(sha, f.Name())
+		defer s.unsynced.CompareAndDelete(sha, f.Name())
+		complete(sha)
+		err = s.db.SyncFile(f)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = s.name(f.Name(), sha)
 	}
 	if err != nil {
@@ -76,8 +89,8 @@ func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 	return sha, nil
 }
 
-// name gives a complete image its final name. The image stays until the caller releases
-// it, or the daemon stops.
+// name gives an image its final name. The image is on disk before that, so a file with a
+// final name is always complete. It stays until the caller releases it, or the daemon stops.
 func (s *Droplets) name(file, sha string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,19 +101,18 @@ func (s *Droplets) name(file, sha string) error {
 	return nil
 }
 
-// fill copies a checked image into f and closes it. The image is on disk before it gets
-// its final name, so a file with a final name is always complete.
-func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
+// fill copies a checked image into f.
+func fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
 	// Buffers on both sides, because a tar is checked in pieces of 512 bytes.
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
 	if err := archive.CheckImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
-		return "", errors.Join(err, f.Close())
+		return "", err
 	}
-	if err := errors.Join(w.Flush(), s.db.SyncFile(f)); err != nil {
-		return "", errors.Join(err, f.Close())
+	if err := w.Flush(); err != nil {
+		return "", err
 	}
-	return hex.EncodeToString(sum.Sum(nil)), f.Close()
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // OpenImage opens the tar of an image, or returns ErrNoImage.
@@ -108,7 +120,7 @@ func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 	if !archive.ValidSHA.MatchString(sha) {
 		return nil, fmt.Errorf("%w: %q is not a valid SHA-256 checksum", ErrNoImage, sha)
 	}
-	f, err := os.Open(s.path(sha))
+	f, err := s.openImage(sha)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not in %s: push or restage the app to create it again", ErrNoImage, sha, s.dir)
 	}
@@ -116,6 +128,17 @@ func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("cannot open image: %w", err)
 	}
 	return f, nil
+}
+
+func (s *Droplets) openImage(sha string) (*os.File, error) {
+	f, err := os.Open(s.path(sha))
+	if name, ok := s.unsynced.Load(sha); ok && errors.Is(err, fs.ErrNotExist) {
+		name, _ := name.(string) // nothing else is stored
+		if f, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+			return os.Open(s.path(sha)) // it got its final name in the meantime
+		}
+	}
+	return f, err
 }
 
 // Put stores a droplet, whose image must exist, and releases the image.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/testkit"
 )
 
 func newTestDroplets(t *testing.T) *Droplets {
@@ -281,5 +282,34 @@ func TestCollectKeepsSharedImages(t *testing.T) {
 	}
 	if got, err := s.Collect(); len(got) != 1 || err != nil {
 		t.Errorf("collected %v, %v, want the image", got, err)
+	}
+}
+
+// An image can be read as soon as it is complete, before it is on disk and has its final
+// name.
+func TestImageBeforeSync(t *testing.T) {
+	s := newTestDroplets(t)
+	image := pack(t, file("app/a"))
+	read := func(sha string) []byte {
+		t.Helper()
+		f := testkit.Must(s.OpenImage(sha))(t)
+		defer f.Close()
+		return testkit.Must(io.ReadAll(f))(t)
+	}
+	calls := 0
+	sha, err := s.addImage(bytes.NewReader(image), func(sha string) {
+		calls++
+		if _, err := os.Stat(s.path(sha)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the image has its final name already: %v", err)
+		}
+		if got := read(sha); !bytes.Equal(got, image) {
+			t.Errorf("got %d bytes before the end, want %d", len(got), len(image))
+		}
+	})
+	if err != nil || calls != 1 {
+		t.Fatalf("%d calls and the error %v, want one call", calls, err)
+	}
+	if got := read(sha); !bytes.Equal(got, image) {
+		t.Errorf("got %d bytes, want %d", len(got), len(image))
 	}
 }

@@ -184,7 +184,7 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) (map[string]s
 		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
 	b.o.Say(d.App, "Uploading droplet, build artifacts cache...")
-	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
+	if d.Image, err = b.addPacked(ctx, *d, t.files, info); err != nil {
 		return nil, err
 	}
 	uploaded(b, d.App, d.Image)
@@ -313,7 +313,7 @@ func (b *Builds) cause(t stagedFiles, results map[string]string, f failedScript,
 }
 
 // addPacked adds the image that buildpacks created from an app.
-func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (string, error) {
+func (b *Builds) addPacked(ctx context.Context, d Droplet, files Files, info []byte) (string, error) {
 	p := Packing{
 		Folders:  []Folder{{From: "/tmp/app", As: "app"}, {From: "/tmp/deps", As: "deps"}, {From: "/tmp/profile.d", As: "profile.d"}},
 		Files:    []stack.File{{Path: archive.StagingInfo, Mode: 0o644, Data: string(info)}},
@@ -325,7 +325,7 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 		defer close(packed)
 		w.CloseWithError(files.Pack(ctx, w, p))
 	}()
-	sha, err := b.droplets.AddImage(r)
+	sha, err := b.droplets.addImage(r, b.built(d))
 	r.CloseWithError(errors.New("the image was refused")) // stops the packing
 	<-packed                                              // the files exist only until this function returns
 	if bad, ok := errors.AsType[*StagingError](err); ok {

@@ -41,7 +41,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.serveServices,
 		d.notify.run,
 		d.prune,
-		d.unpackStaged,
+		d.unpackBuilt,
 		d.sweepLogs,
 		func(ctx context.Context) error { return d.aside.run(ctx, d.ready) },
 		d.copyLogs,

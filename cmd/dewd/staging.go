@@ -92,27 +92,30 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("stacks", d.stacks.Sweep)
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.droplets, droplet.BuildOptions{
-		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Staged: d.noteStaged, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
+		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Built: d.noteBuilt, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
 		Builder: builder{d}, Version: version, Catalog: d.catalog, Env: d.apps.stagingEnv, Buildpacks: d.apps.buildpacks, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"), StartCaches: !d.cfg.Cluster.Used(),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
 	return nil
 }
 
-// maxStaged limits how many new droplets wait to be unpacked. The start of an instance
-// unpacks the others.
-const maxStaged = 16
+// builtImage is the image of a new droplet.
+type builtImage struct{ app, stack, sha string }
 
-func (d *daemon) noteStaged(n droplet.Droplet) {
+// maxBuilt limits how many new images wait to be unpacked. The start of an instance
+// unpacks the others.
+const maxBuilt = 16
+
+func (d *daemon) noteBuilt(app, stack, sha string) {
 	select {
-	case d.staged <- n:
+	case d.built <- builtImage{app, stack, sha}:
 	default:
 	}
 }
 
-// unpackStaged unpacks new droplets while the client that pushed them is still setting up
-// the start of the app, so that the first instance starts earlier.
-func (d *daemon) unpackStaged(ctx context.Context) error {
+// unpackBuilt unpacks new images while dewd waits for the disk and the client prepares the
+// start of the app, so that the first instance starts earlier.
+func (d *daemon) unpackBuilt(ctx context.Context) error {
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
@@ -120,9 +123,9 @@ func (d *daemon) unpackStaged(ctx context.Context) error {
 	}
 	for {
 		select {
-		case n := <-d.staged:
-			if err := unpack(ctx, d, n); err != nil && ctx.Err() == nil {
-				d.log.Info("cannot unpack a new droplet; the first start of an instance tries again", "app", n.App, "droplet", n.GUID, "err", err)
+		case b := <-d.built:
+			if err := unpack(ctx, d, b); err != nil && ctx.Err() == nil {
+				d.log.Info("cannot unpack a new image; the first start of an instance tries again", "app", b.app, "image", b.sha, "err", err)
 			}
 		case <-ctx.Done():
 			return nil
@@ -130,16 +133,13 @@ func (d *daemon) unpackStaged(ctx context.Context) error {
 	}
 }
 
-func unpack(ctx context.Context, d *daemon, n droplet.Droplet) error {
-	if n.Image == "" {
-		return nil
-	}
-	st, err := d.stacks.Get(n.Stack)
+func unpack(ctx context.Context, d *daemon, b builtImage) error {
+	st, err := d.stacks.Get(b.stack)
 	if err != nil {
 		return err
 	}
-	err = d.engine.Unpack(ctx, runtime.Spec{App: n.App, Image: n.Image, Stack: st})
-	if !d.hasImage(n.Image) { // it was deleted in the meantime
+	err = d.engine.Unpack(ctx, runtime.Spec{App: b.app, Image: b.sha, Stack: st})
+	if !d.hasImage(b.sha) { // it was removed in the meantime
 		d.stale.fire()
 	}
 	return err

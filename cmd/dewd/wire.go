@@ -103,11 +103,11 @@ type daemon struct {
 	serving    context.Context  // done when the daemon no longer serves clients
 	ssh        *sshd.Server
 	stop       context.CancelFunc
-	endApps    atomic.Bool          // a client asked to stop the apps when dewd exits
-	sweep      trigger              // there can be logs of deleted apps
-	stale      trigger              // containerd can have data of deleted images
-	staged     chan droplet.Droplet // to unpack
-	ready      chan struct{}        // closed when the instances of an earlier dewd are adopted
+	endApps    atomic.Bool     // a client asked to stop the apps when dewd exits
+	sweep      trigger         // there can be logs of deleted apps
+	stale      trigger         // containerd can have data of deleted images
+	built      chan builtImage // to unpack
+	ready      chan struct{}   // closed when the instances of an earlier dewd are adopted
 	aside      *setAside
 
 	closers []func() error // in the order of opening
@@ -135,7 +135,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 && !cfg.Cluster.Used() {
 		return nil, errors.New("cannot run without root permissions (use sudo dewd, or systemctl start dew)")
 	}
-	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(trigger, 1), stale: make(trigger, 1), staged: make(chan droplet.Droplet, maxStaged)}
+	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(trigger, 1), stale: make(trigger, 1), built: make(chan builtImage, maxBuilt)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
