@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
@@ -380,10 +382,12 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 	if _, err := files[1].Write(x.bytes()); err != nil {
 		return nil, err
 	}
+	var g errgroup.Group
 	for _, f := range files {
-		if err := p.db.SyncFile(f); err != nil {
-			return nil, err
-		}
+		g.Go(func() error { return p.db.SyncFile(f) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
 	return p.name(sha, x.list, files)
 }
