@@ -214,9 +214,7 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 		return nil
 	}
 	keepFiles(in)
-	if s.next != nil && s.next.Spare() && len(in.alive()) == 0 {
-		removeBehind(ctx, s, in)
-	} else if !s.remove(ctx, in) {
+	if !s.remove(ctx, in) {
 		return nil
 	}
 	if s.stopping() {
@@ -355,24 +353,25 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 	}
 }
 
-// remove deletes the container and releases its address. It returns false if the daemon
-// exits before that.
+// remove deletes the container and releases its address. If the next instance is prepared
+// and no process is left, it does so on another goroutine after that one has started, so
+// that the app does not wait for it. It returns false if the daemon exits before that.
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	s.setContainer(nil) // nothing must connect to a container that is being deleted
+	if n := s.next; n != nil && n.Err == nil && len(in.alive()) == 0 {
+		s.removing.Wait() // a slot removes one instance at a time
+		s.inst = nil
+		behind(s, in.spec.Instance, func() {
+			n.Wait(ctx)
+			destroy(ctx, s, in)
+		})
+		return true
+	}
 	if !destroy(ctx, s, in) {
 		return false
 	}
 	s.inst = nil
 	return true
-}
-
-// removeBehind removes an instance that has no processes any more, while the spare starts,
-// which takes less time than the removal. A slot removes one instance at a time.
-func removeBehind(ctx context.Context, s *Slot, in *Instance) {
-	s.setContainer(nil)
-	s.removing.Wait()
-	s.inst = nil
-	behind(s, in.spec.Instance, func() { destroy(ctx, s, in) })
 }
 
 // destroy is remove for any goroutine.

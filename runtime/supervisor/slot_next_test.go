@@ -166,3 +166,70 @@ func TestPreparedInstanceDoesNotOutliveItsDaemon(t *testing.T) {
 		w.wantLeases(1)
 	})
 }
+
+// The container of an instance that has ended is removed after the next one has started, so
+// that the app does not wait for it. If dewd exits before that, the next one removes it.
+func TestRemovalComesAfterThePreparedStart(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		old, release := w.fake.Last(), w.fake.BlockStart()
+		defer release()
+		w.restart(p)
+		w.pass(time.Second)
+		w.wantState(p, runtime.Starting)
+		if old.Deleted() {
+			t.Error("the old container was removed before the next instance ran")
+		}
+		release()
+		synctest.Wait()
+		w.wantState(p, runtime.Running)
+		if !old.Deleted() {
+			t.Error("the old container was not removed")
+		}
+		w.wantLeases(1)
+
+		old, release = w.fake.Last(), w.fake.BlockStart()
+		defer release()
+		w.restart(p)
+		w.pass(time.Second)
+		w.stopDaemon()
+		release()
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		if !old.Deleted() {
+			t.Error("the next daemon did not remove the old container")
+		}
+		w.wantStarts(3)
+		w.wantLeases(1)
+		w.wantRecords(p, 0)
+	})
+}
+
+// If there is no room for two instances, the next start waits for the removal.
+func TestFailedPreparationWaitsForTheRemoval(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		old := w.fake.Last()
+		w.fake.OnStart(func(runtime.Spec) {
+			w.fake.FailStart(nil)
+			if !old.Deleted() {
+				w.fake.FailStart(&runtime.StartError{Reason: "no room for two"})
+			}
+		})
+		old.FailDelete(runtime.ErrUnavailable)
+		w.restart(p)
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Starting)
+		old.FailDelete(nil)
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+		w.wantRecords(p, 0)
+		w.wantLeases(1)
+	})
+}

@@ -72,6 +72,7 @@ func (s *Slot) startFailed(ctx context.Context, n *next.Instance, err error) ste
 	}
 	if n.Prepared() {
 		s.log.Warn("cannot use the prepared instance; dewd creates another one", "instance", id, "err", err)
+		s.removing.Wait() // there can be too little memory or disk space for two
 		return s.start
 	}
 	if refused, ok := errors.AsType[*runtime.StartError](err); ok {

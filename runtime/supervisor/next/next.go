@@ -88,6 +88,14 @@ func (n *Instance) create(fn func() (runtime.Container, error)) {
 // run does not exist any more. It is nil if nothing was created.
 func (n *Instance) Failed() <-chan struct{} { return n.done }
 
+// Wait waits until the processes of the instance run, or until there is nothing left of it.
+func (n *Instance) Wait(ctx context.Context) {
+	select {
+	case <-n.done:
+	case <-ctx.Done():
+	}
+}
+
 // plan creates a Spec with an address from the desired state. A server has its own
 // address.
 func (n *Instance) plan() (err error) {
