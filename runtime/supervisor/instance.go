@@ -76,6 +76,11 @@ func (in *Instance) alive() []string {
 	return out
 }
 
+// allReaped reports whether every process has exited and left nothing running.
+func (in *Instance) allReaped() bool {
+	return !slices.ContainsFunc(in.spec.Processes, func(p runtime.ProcessSpec) bool { return !in.reaped[p.Exec] })
+}
+
 func (in *Instance) ended(exec string) bool {
 	return slices.ContainsFunc(in.exits, func(e runtime.Exit) bool { return e.Exec == exec })
 }

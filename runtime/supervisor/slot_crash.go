@@ -354,11 +354,11 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 }
 
 // remove deletes the container and releases its address. If the next instance is prepared
-// and no process is left, it does so on another goroutine after that one has started, so
+// and nothing of this one runs, it does so on another goroutine after that one has started, so
 // that the app does not wait for it. It returns false if the daemon exits before that.
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	s.setContainer(nil) // nothing must connect to a container that is being deleted
-	if n := s.next; n != nil && n.Err == nil && len(in.alive()) == 0 {
+	if n := s.next; n != nil && n.Err == nil && in.allReaped() {
 		s.removing.Wait() // a slot removes one instance at a time
 		s.inst = nil
 		behind(s, in.spec.Instance, func() {
