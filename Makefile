@@ -41,7 +41,7 @@ TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs rsyn
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog postfix=postfix '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
 	chromium=chromium certutil=libnss3-tools
-BENCH_NEEDS := dockerd=docker.io caddy=caddy wrk=wrk
+BENCH_NEEDS := dockerd=docker.io podman=podman caddy=caddy wrk=wrk
 K8S_NEEDS  := containerd=containerd runc=runc mmdebstrap=mmdebstrap docker-registry=docker-registry nft=nftables \
 	/usr/lib/cni/ptp=containernetworking-plugins nsenter=util-linux kubectl=kubernetes-client
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
