@@ -4,6 +4,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -214,7 +215,7 @@ func (f *floor) createResources(ctx context.Context, s runtime.Spec) (string, er
 			return "", err
 		}
 	}
-	if err := f.e.net.Create(s.Instance, s.Address, userns.Range{}); err != nil {
+	if err := errors.Join(f.e.net.Create(s.Instance, userns.Range{}), f.e.net.Connect(s.Instance, s.Address)); err != nil {
 		return "", err
 	}
 	return f.e.images.Parent(ctx, s)

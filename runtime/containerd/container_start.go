@@ -106,12 +106,10 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, mounts); err != nil {
-		return err
-	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.startAll(gctx) })
-	g.Go(func() error { return unpackLayers(gctx, c) })
+	g.Go(func() error { return c.e.net.Connect(c.spec.Instance, c.spec.Address) })
+	g.Go(func() error { return c.e.guard.attach(c.spec) })
+	g.Go(func() error { return c.launch(gctx, mounts) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -131,6 +129,17 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 		return err
 	}
 	return c.openGates(ctx)
+}
+
+// launch creates the task and all its processes, which wait at their gates.
+func (c *container) launch(ctx context.Context, mounts []mount.Mount) error {
+	if err := c.create(ctx, mounts); err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.startAll(gctx) })
+	g.Go(func() error { return unpackLayers(gctx, c) })
+	return g.Wait()
 }
 
 // awaitProceed waits until the processes of c can run. The engine keeps the network and the cgroups of
@@ -160,7 +169,8 @@ func awaitProceed(ctx context.Context, c *container, proceed <-chan struct{}) er
 // waitingCheck is how often a waiting instance is checked for killed launchers.
 const waitingCheck = 5 * time.Second
 
-// prepare creates, in parallel, all resources that the container needs.
+// prepare creates, in parallel, all resources that the task needs. The connection of its
+// network is none: it is created beside the task.
 func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	e, s := c.e, c.spec
 	// Unpacking a droplet for the first time has no time limit.
@@ -172,8 +182,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	defer cancel()
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.net.Create(s.Instance, s.Address, c.users.Range) })
-	g.Go(func() error { return e.guard.attach(s) })
+	g.Go(func() error { return e.net.Create(s.Instance, c.users.Range) })
 	g.Go(c.createCgroups)
 	g.Go(c.makeFiles)
 	g.Go(func() error {

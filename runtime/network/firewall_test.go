@@ -81,9 +81,7 @@ func newLAN(t *testing.T) *lan {
 			t.Error(err)
 		}
 	})
-	if err := l.net.Create(id, netip.PrefixFrom(netip.MustParseAddr(lanInstance), subnet.Bits()), userns.Range{}); err != nil {
-		t.Fatal(err)
-	}
+	l.connect(id, lanInstance)
 	l.instance = l.net.Path(id)
 	l.addNeighbour()
 	l.serve(l.instance, lanPort)
@@ -91,6 +89,13 @@ func newLAN(t *testing.T) *lan {
 	l.serve("", lanPort)
 	l.serve("", lanDoor)
 	return l
+}
+
+// connect creates the connected namespace of an instance.
+func (l *lan) connect(id runtime.InstanceID, addr string) {
+	l.t.Helper()
+	l.must(l.net.Create(id, userns.Range{}))
+	l.must(l.net.Connect(id, netip.PrefixFrom(netip.MustParseAddr(addr), l.net.Subnet.Bits())))
 }
 
 // addNeighbour creates a machine that routes the instances' subnet through the host.

@@ -214,14 +214,15 @@ func VethName(id runtime.InstanceID) string {
 	return "dew" + hex.EncodeToString(sum[:])[:11]
 }
 
-// Create creates the namespace of an instance, with lo and eth0 up.
+// Create creates the namespace of an instance, which is not connected yet.
 // It belongs to the user namespace of the instance, if that has users of its own.
-func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix, users userns.Range) error {
-	path := n.Path(id)
-	if err := newNamespace(path, users); err != nil {
-		return err
-	}
-	ns, err := netns.GetFromPath(path)
+func (n *Bridge) Create(id runtime.InstanceID, users userns.Range) error {
+	return newNamespace(n.Path(id), users)
+}
+
+// Connect connects the namespace of an instance to the bridge, with lo and eth0 up.
+func (n *Bridge) Connect(id runtime.InstanceID, addr netip.Prefix) error {
+	ns, err := netns.GetFromPath(n.Path(id))
 	if err != nil {
 		return fmt.Errorf("cannot open network namespace: %w", err)
 	}

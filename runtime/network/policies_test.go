@@ -15,7 +15,6 @@ import (
 
 	"github.com/dewrun/dew/netpolicy"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/userns"
 )
 
 const (
@@ -40,7 +39,7 @@ func newPolicyLAN(t *testing.T) *policyLAN {
 			t.Error(err)
 		}
 	})
-	l.must(l.net.Create(id, netip.PrefixFrom(netip.MustParseAddr(lanSecond), l.net.Subnet.Bits()), userns.Range{}))
+	l.connect(id, lanSecond)
 	l.second = l.net.Path(id)
 	l.serve(l.second, lanPort)
 	l.serve(l.second, otherPort)
@@ -122,7 +121,7 @@ func TestPoliciesBetweenInstances(t *testing.T) {
 	// An instance that is created later is isolated as well.
 	id := runtime.NewInstanceID()
 	t.Cleanup(func() { _ = l.net.Remove(id) })
-	l.must(l.net.Create(id, netip.MustParsePrefix("10.201.16.4/20"), userns.Range{}))
+	l.connect(id, "10.201.16.4")
 	l.serve(l.net.Path(id), lanPort)
 	l.refuses(l.instance, "10.201.16.4", lanPort, netpolicy.NoPolicy)
 
@@ -139,7 +138,7 @@ func TestIsolateUnconnectedVeth(t *testing.T) {
 	l := newLAN(t)
 	id := runtime.NewInstanceID()
 	t.Cleanup(func() { _ = l.net.Remove(id) })
-	l.must(l.net.Create(id, netip.MustParsePrefix("10.201.16.4/20"), userns.Range{}))
+	l.connect(id, "10.201.16.4")
 	veth, err := netlink.LinkByName(VethName(id))
 	l.must(err)
 	l.must(netlink.LinkSetNoMaster(veth))
