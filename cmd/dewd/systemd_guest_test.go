@@ -47,7 +47,7 @@ func newUnit(t *testing.T) unit {
 		t.Fatal("this test empties the machine's own /var/lib/dew: run it in a guest (make vmtest)")
 	}
 	d := defaultConfig()
-	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: names.For(d.Root), said: &testkit.Buffer{}}}
+	u := unit{&cell{t: t, root: d.Root, run: d.Run, bin: programs, names: names.For(d.Root), said: &testkit.Buffer{}}}
 	u.clear()
 	if err := os.MkdirAll(u.root, 0o700); err != nil {
 		t.Fatal(err)

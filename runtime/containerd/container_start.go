@@ -410,7 +410,8 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 	}
 	p.pid, p.born = int(r.Pid), process.BornAt(int(r.Pid))
 	p.exitTime = c.e.exitTimes.Watch(p.pid) // it waits at its gate, so this is early enough
-	return nil
+	// crun ignores the score of an exec, which then has that of containerd.
+	return process.SetOOMScore(p.pid, ocispec.OOMScore)
 }
 
 // openGates lets every launcher continue. The FIFO's end in the shim is closed in the

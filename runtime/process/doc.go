@@ -1,3 +1,3 @@
 // Package process reads the kernel's data about processes: their state, files and
-// environment in /proc, and the exact time of their exits.
+// environment in /proc, and the exact time of their exits. It also sets their OOM score.
 package process

@@ -25,9 +25,9 @@ const SFTPPath = dewFolder + "sftp"
 // allows it.
 const wantFiles = 16384
 
-// oomScoreAdj makes the kernel kill apps first when the whole machine is out of memory.
+// OOMScore makes the kernel kill apps first when the whole machine is out of memory.
 // Without it they would inherit the near-immunity of containerd's service.
-const oomScoreAdj = 100
+const OOMScore = 100
 
 // Arches selects the system call tables that the seccomp profile is compiled for.
 type Arches string
@@ -129,7 +129,7 @@ func (p Paths) useOwnUsers(spec *specs.Spec) {
 // Process returns a process in the container. An exec inherits nothing from the
 // container's own process, so everything is set each time.
 func (b Base) Process(args []string, dir string, env []string) *specs.Process {
-	oomScore := oomScoreAdj
+	oomScore := OOMScore
 	return &specs.Process{
 		User:            specs.User{UID: b.UID, GID: b.GID},
 		Args:            args,

@@ -128,25 +128,11 @@ func (s *Session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 			}
 		}
 	}
-	if err := preferForOOM(int(r.Pid)); err != nil {
+	// When the instance is out of memory, the app survives and the session does not.
+	if err := process.SetOOMScore(int(r.Pid), 1000); err != nil {
 		return err
 	}
 	return cfg.Cgroups.Place(cfg.Instance, s.exec, int(r.Pid))
-}
-
-// preferForOOM makes the kernel kill a session and its children first when its instance
-// is out of memory, so that the app survives. A session that has already exited needs
-// nothing.
-func preferForOOM(pid int) error {
-	f, err := os.OpenFile(process.File(pid, "oom_score_adj"), os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteString("1000")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("cannot set the memory priority of a session: %w", err)
-	}
-	return nil
 }
 
 // openPipes creates the pipes and opens the read ends. Otherwise the shim would wait
