@@ -45,7 +45,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 		return Droplet{}, err
 	}
 	b.o.Say(w.App, "Uploading droplet...")
-	sha, err := b.droplets.addImage(archive.UntilDone(ctx, image), b.built(Droplet{App: w.App, Stack: st.Name}))
+	sha, err := b.droplets.addImage(archive.UntilDone(ctx, image), built(b, Droplet{App: w.App, Stack: st.Name}))
 	if err != nil {
 		return Droplet{}, err
 	}

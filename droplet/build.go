@@ -319,7 +319,7 @@ func (b *Builds) remove(ws []Build) error {
 }
 
 // built returns a function that reports the image of a new droplet.
-func (b *Builds) built(d Droplet) func(sha string) {
+func built(b *Builds, d Droplet) func(sha string) {
 	return func(sha string) { b.o.Built(d.App, d.Stack, sha) }
 }
 

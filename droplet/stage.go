@@ -325,7 +325,7 @@ func (b *Builds) addPacked(ctx context.Context, d Droplet, files Files, info []b
 		defer close(packed)
 		w.CloseWithError(files.Pack(ctx, w, p))
 	}()
-	sha, err := b.droplets.addImage(r, b.built(d))
+	sha, err := b.droplets.addImage(r, built(b, d))
 	r.CloseWithError(errors.New("the image was refused")) // stops the packing
 	<-packed                                              // the files exist only until this function returns
 	if bad, ok := errors.AsType[*StagingError](err); ok {

@@ -80,6 +80,7 @@ func TestRouteToSidecar(t *testing.T) {
 	})
 	const why = "[RTR/0] ERR cannot connect to instance 0 of process web on port 9091: the app listens only on 127.0.0.1:9091; it must listen on 0.0.0.0"
 	w.eventually("the log says why", func() error {
+		w.get("shop", "/") // the sidecar may not have listened yet
 		if out := w.dewOutput("logs", "shop", "--recent"); !strings.Contains(out, why) {
 			return fmt.Errorf("log:\n%s", out)
 		}

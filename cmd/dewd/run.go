@@ -41,7 +41,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.serveServices,
 		d.notify.run,
 		d.prune,
-		d.unpackBuilt,
+		func(ctx context.Context) error { return unpackBuilt(ctx, d) },
 		d.sweepLogs,
 		func(ctx context.Context) error { return d.aside.run(ctx, d.ready) },
 		d.copyLogs,
@@ -83,14 +83,14 @@ func (d *daemon) prune(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := d.engine.PruneImages(ctx, d.hasImage); err != nil && ctx.Err() == nil {
+		if err := d.engine.PruneImages(ctx, func(sha string) bool { return hasImage(d, sha) }); err != nil && ctx.Err() == nil {
 			d.log.Warn("cannot remove unused images from containerd", "err", err)
 		}
 	}
 }
 
 // hasImage reports whether the image of a droplet is stored.
-func (d *daemon) hasImage(sha string) bool {
+func hasImage(d *daemon, sha string) bool {
 	f, err := d.droplets.OpenImage(sha)
 	if err == nil {
 		err = f.Close()

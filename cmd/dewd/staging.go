@@ -92,7 +92,7 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("stacks", d.stacks.Sweep)
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.droplets, droplet.BuildOptions{
-		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Built: d.noteBuilt, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
+		Stacks: d.stacks.Get, StackStore: d.stacks, Say: d.appLogs.writeStagingLine, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Built: func(app, stack, image string) { noteBuilt(d, app, stack, image) }, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
 		Builder: builder{d}, Version: version, Catalog: d.catalog, Env: d.apps.stagingEnv, Buildpacks: d.apps.buildpacks, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"), StartCaches: !d.cfg.Cluster.Used(),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
@@ -106,7 +106,7 @@ type builtImage struct{ app, stack, sha string }
 // unpacks the others.
 const maxBuilt = 16
 
-func (d *daemon) noteBuilt(app, stack, sha string) {
+func noteBuilt(d *daemon, app, stack, sha string) {
 	select {
 	case d.built <- builtImage{app, stack, sha}:
 	default:
@@ -115,7 +115,7 @@ func (d *daemon) noteBuilt(app, stack, sha string) {
 
 // unpackBuilt unpacks new images while dewd waits for the disk and the client prepares the
 // start of the app, so that the first instance starts earlier.
-func (d *daemon) unpackBuilt(ctx context.Context) error {
+func unpackBuilt(ctx context.Context, d *daemon) error {
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
@@ -139,7 +139,7 @@ func unpack(ctx context.Context, d *daemon, b builtImage) error {
 		return err
 	}
 	err = d.engine.Unpack(ctx, runtime.Spec{App: b.app, Image: b.sha, Stack: st})
-	if !d.hasImage(b.sha) { // it was removed in the meantime
+	if !hasImage(d, b.sha) { // it was removed in the meantime
 		d.stale.fire()
 	}
 	return err

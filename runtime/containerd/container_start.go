@@ -109,7 +109,7 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.e.net.Connect(c.spec.Instance, c.spec.Address) })
 	g.Go(func() error { return c.e.guard.attach(c.spec) })
-	g.Go(func() error { return c.launch(gctx, mounts) })
+	g.Go(func() error { return launch(gctx, c, mounts) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (c *container) build(ctx context.Context, proceed <-chan struct{}) error {
 }
 
 // launch creates the task and all its processes, which wait at their gates.
-func (c *container) launch(ctx context.Context, mounts []mount.Mount) error {
+func launch(ctx context.Context, c *container, mounts []mount.Mount) error {
 	if err := c.create(ctx, mounts); err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (c *container) makeFiles() error {
 	files := map[string]string{
 		"hosts":       dns.Hosts(c.spec, c.e.net.Gateway().String()),
 		"hostname":    string(c.spec.Instance) + "\n",
-		"resolv.conf": c.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
+		"resolv.conf": resolvConf(c.e, "/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
 		if err := runfile.Write(filepath.Join(c.dir, name), data, 0o644); err != nil {

@@ -33,7 +33,7 @@ func (e *Engine) certificates() (ocispec.Certificates, error) {
 // resolvConf returns the resolv.conf of an instance. It has the name server at the
 // bridge, if there is one, and then the machine's own, for the time when no daemon
 // runs.
-func (e *Engine) resolvConf(paths ...string) string {
+func resolvConf(e *Engine, paths ...string) string {
 	text := dns.ResolvConf(paths...)
 	if !e.named.Load() {
 		return text
