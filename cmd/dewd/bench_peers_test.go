@@ -144,8 +144,10 @@ func (s *sample) compose(program string, port int, env []string) peer {
 func (s *sample) podman(port int) peer {
 	dir := s.b.TempDir()
 	command := func(args ...string) *exec.Cmd {
-		return exec.Command("podman", append([]string{"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"),
-			"--cgroup-manager", "cgroupfs", "--events-backend", "file", "--storage-driver", "overlay"}, args...)...)
+		return exec.Command("podman", append([]string{
+			"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"),
+			"--cgroup-manager", "cgroupfs", "--events-backend", "file", "--storage-driver", "overlay",
+		}, args...)...)
 	}
 	return s.engine("podman", port, command, "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 }
