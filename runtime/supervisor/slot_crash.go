@@ -214,7 +214,9 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 		return nil
 	}
 	keepFiles(in)
-	if !s.remove(ctx, in) {
+	// Without a spare, the files of the instance are kept before the next one runs.
+	later := s.next != nil && s.next.Spare() && removeBehind(ctx, s, in)
+	if !later && !s.remove(ctx, in) {
 		return nil
 	}
 	if s.stopping() {
@@ -264,7 +266,7 @@ func (s *Slot) stopInstance(ctx context.Context, ending func(context.Context)) b
 			s.log.Error("cannot complete exit record", "instance", in.spec.Instance, "err", err)
 		}
 	}
-	return s.remove(ctx, in)
+	return removeBehind(ctx, s, in) || s.remove(ctx, in)
 }
 
 // noteStop tells the next daemon that the exits of the instance are no crash.
@@ -353,24 +355,32 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 	}
 }
 
-// remove deletes the container and releases its address. If the next instance is prepared
-// and nothing of this one runs, it does so on another goroutine after that one has started, so
-// that the app does not wait for it. It returns false if the daemon exits before that.
+// remove deletes the container and releases its address. It returns false if the daemon
+// exits before that.
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	s.setContainer(nil) // nothing must connect to a container that is being deleted
-	if n := s.next; n != nil && n.Err == nil && in.allReaped() {
-		s.removing.Wait() // a slot removes one instance at a time
-		s.inst = nil
-		behind(s, in.spec.Instance, func() {
-			n.Wait(ctx)
-			destroy(ctx, s, in)
-		})
-		return true
-	}
 	if !destroy(ctx, s, in) {
 		return false
 	}
 	s.inst = nil
+	return true
+}
+
+// removeBehind removes an instance after the prepared next one has started, so that the app
+// does not wait for it. It returns false if nothing is prepared, or if something of the
+// instance can still run.
+func removeBehind(ctx context.Context, s *Slot, in *Instance) bool {
+	n := s.next
+	if n == nil || n.Err != nil || !in.allReaped() {
+		return false
+	}
+	s.setContainer(nil)
+	s.removing.Wait() // a slot removes one instance at a time
+	s.inst = nil
+	behind(s, in.spec.Instance, func() {
+		n.Wait(ctx)
+		destroy(ctx, s, in)
+	})
 	return true
 }
 

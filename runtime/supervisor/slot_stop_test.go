@@ -188,18 +188,17 @@ func TestDeleteIsTriedAgain(t *testing.T) {
 		container.FailDelete(runtime.ErrUnavailable)
 		container.End(main, 1)
 		w.pass(time.Hour)
-		w.wantState(p, runtime.Running)
-		w.wantStarts(2)
-		w.wantLeases(2) // the address of an existing container is not assigned again
+		w.wantStarts(1)
+		w.wantState(p, runtime.Crashed)
 		container.FailDelete(nil)
-		w.pass(time.Minute)
-		w.wantLeases(1)
+		w.pass(30 * time.Second)
+		w.wantStarts(2)
 
 		container = w.fake.Last()
 		container.FailDelete(errBoom)
 		container.End(main, 1)
 		w.pass(time.Minute)
 		w.wantStarts(3)
-		w.wantLeases(2)
+		w.wantLeases(2) // the address of an existing container is not assigned again
 	})
 }
