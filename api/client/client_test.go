@@ -178,10 +178,16 @@ func TestJobs(t *testing.T) {
 
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, requests := time.Now(), 0
-		err := Poll(t.Context(), func() (bool, error) { requests++; return requests == 8, nil })
-		if d := time.Since(began); err != nil || d != 270*time.Millisecond { // 10 20 40 50 50 50 50
-			t.Errorf("it took %s, %v", d, err)
+		began, last, requests := time.Now(), time.Now(), 0
+		err := Poll(t.Context(), func() (bool, error) {
+			if pause, most := time.Since(last), min(max(last.Sub(began)/16, minPause), maxPause); pause > most {
+				t.Errorf("a pause of %s after %s, want at most %s", pause, last.Sub(began), most)
+			}
+			last, requests = time.Now(), requests+1
+			return time.Since(began) > time.Minute, nil
+		})
+		if most := int(time.Minute/maxPause) + 100; err != nil || requests > most {
+			t.Errorf("%d requests in a minute, %v, want at most %d", requests, err, most)
 		}
 		cause := errors.New("too long")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
