@@ -366,9 +366,8 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	return true
 }
 
-// removeBehind removes an instance after the prepared next one has started, so that the app
-// does not wait for it. It returns false if nothing is prepared, or if something of the
-// instance can still run.
+// removeBehind removes an instance after the next one has started. It returns false if that is
+// not prepared, or if something of the instance can still run.
 func removeBehind(ctx context.Context, s *Slot, in *Instance) bool {
 	n := s.next
 	if n == nil || n.Err != nil || !in.allReaped() {
@@ -377,10 +376,7 @@ func removeBehind(ctx context.Context, s *Slot, in *Instance) bool {
 	s.setContainer(nil)
 	s.removing.Wait() // a slot removes one instance at a time
 	s.inst = nil
-	behind(s, in.spec.Instance, func() {
-		n.Wait(ctx)
-		destroy(ctx, s, in)
-	})
+	behind(s, in.spec.Instance, func() { n.Wait(ctx); destroy(ctx, s, in) })
 	return true
 }
 
