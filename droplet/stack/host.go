@@ -249,6 +249,8 @@ func (h *hostStack) bind(p, dest string, fi fs.FileInfo) {
 		h.addParents(p)
 		h.addDir(p)
 		options[0] = "rbind" // including mounts below it
+		// crun would otherwise mount on the machine what a container has inside the folder.
+		options = append(options, "rprivate")
 	case fi.Mode().IsRegular():
 		h.addParents(p)
 		h.Files = append(h.Files, File{Path: p, Mode: 0o644})

@@ -96,6 +96,9 @@ func checkStack(t *testing.T, s Stack) {
 		if seen[m.Path] != want {
 			t.Errorf("mount point %s is a %q, want a %s", m.Path, seen[m.Path], want)
 		}
+		if want == "dir" && !slices.Contains(m.Options, "rprivate") {
+			t.Errorf("mounts in %s reach the machine: %v", m.Path, m.Options)
+		}
 		if !slices.Contains(m.Options, "ro") {
 			t.Errorf("mount %s is writable: %v", m.Path, m.Options)
 		}

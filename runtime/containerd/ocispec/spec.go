@@ -3,7 +3,6 @@ package ocispec
 import (
 	"path/filepath"
 	goruntime "runtime"
-	"slices"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -218,15 +217,7 @@ func (b Base) instanceMounts(s runtime.Spec, p Paths) []specs.Mount {
 	if p.Certs.Bundle != "" && s.Stack.Name == stack.HostName {
 		data(p.Certs.Bundle, certs.BundlePath)
 	}
-	ms = append(ms, p.Guard.mounts(s.Processes)...)
-	// Without this, a file that crun mounts inside a folder of the machine is mounted there on
-	// the machine as well.
-	for i, m := range ms {
-		if m.Type == "bind" {
-			ms[i].Options = append(slices.Clone(m.Options), "rprivate")
-		}
-	}
-	return ms
+	return append(ms, p.Guard.mounts(s.Processes)...)
 }
 
 // BindingFiles returns the folder with the service bindings of an instance, within its
