@@ -169,8 +169,8 @@ func awaitProceed(ctx context.Context, c *container, proceed <-chan struct{}) er
 // waitingCheck is how often a waiting instance is checked for killed launchers.
 const waitingCheck = 5 * time.Second
 
-// prepare creates, in parallel, all resources that the task needs. The connection of its
-// network is none: it is created beside the task.
+// prepare creates, in parallel, all resources that the task needs. Its network is connected
+// later, beside the creation of the task.
 func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	e, s := c.e, c.spec
 	// Unpacking a droplet for the first time has no time limit.
