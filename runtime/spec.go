@@ -88,6 +88,20 @@ func (s Spec) Check() error {
 	return nil
 }
 
+// ExecOf returns the exec id of a sidecar, or of main if the name is empty.
+func (s Spec) ExecOf(sidecar string) (string, error) {
+	var names []string
+	for _, p := range s.Processes {
+		if p.Name == sidecar {
+			return p.Exec, nil
+		}
+		if p.Name != "" {
+			names = append(names, "'"+p.Name+"'")
+		}
+	}
+	return "", fmt.Errorf("sidecar '%s': %w (available: %s)", sidecar, ErrNoInstance, strings.Join(append(names, "main"), ", "))
+}
+
 // ProcessSpec describes one process of a container: main or a sidecar.
 type ProcessSpec struct {
 	Exec    string // MainExec or SidecarExec(n)

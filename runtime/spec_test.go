@@ -1,6 +1,9 @@
 package runtime
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestSpecCheck(t *testing.T) {
 	for _, tt := range []struct {
@@ -22,5 +25,18 @@ func TestSpecCheck(t *testing.T) {
 		if err := tt.spec.Check(); (err == nil) != tt.ok {
 			t.Errorf("%s: Check = %v, want ok %v", tt.name, err, tt.ok)
 		}
+	}
+}
+
+func TestExecOf(t *testing.T) {
+	s := Spec{Processes: []ProcessSpec{{Exec: MainExec}, {Exec: SidecarExec(0), Name: "config server"}}}
+	for sidecar, want := range map[string]string{"": MainExec, "config server": "sidecar-0"} {
+		if got, err := s.ExecOf(sidecar); got != want || err != nil {
+			t.Errorf("ExecOf(%q) = %q, %v; want %q", sidecar, got, err, want)
+		}
+	}
+	_, err := s.ExecOf("proxy")
+	if want := "sidecar 'proxy': instance or process not found (available: 'config server', main)"; !errors.Is(err, ErrNoInstance) || err.Error() != want {
+		t.Errorf("error = %v, want %s", err, want)
 	}
 }

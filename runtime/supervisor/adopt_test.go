@@ -66,6 +66,44 @@ func TestAppsOutliveTheDaemon(t *testing.T) {
 	})
 }
 
+// Clients are served when requests reach the adopted instances again. An instance that
+// does not become healthy delays that by a second.
+func TestReadyAfterAdoption(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		unreachable bool
+		state       runtime.State
+		after       time.Duration
+	}{
+		"healthy":   {false, runtime.Running, 0},
+		"unhealthy": {true, runtime.Starting, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				p := w.push("sleep 1000")
+				w.daemon()
+				w.wantState(p, runtime.Running)
+				w.stopDaemon()
+				w.fake.Last().RefuseConnections(tt.unreachable)
+				var calls []runtime.Status
+				began := time.Now()
+				w.onReady = func() {
+					calls = append(calls, w.status(p))
+					if late := time.Since(began); late < tt.after || late > tt.after+100*ms {
+						t.Errorf("ready after %v, want %v", late, tt.after)
+					}
+				}
+				w.daemon()
+				w.pass(2 * time.Second)
+				if len(calls) != 1 || calls[0].State != tt.state || calls[0].Ready == tt.unreachable {
+					t.Errorf("status when ready was called: %+v, want %s once", calls, tt.state)
+				}
+			})
+		})
+	}
+}
+
 // A daemon that exits during a start leaves no record and sends no further signal.
 func TestDaemonStopsDuringStart(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 
@@ -37,7 +36,7 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 	if err != nil {
 		return err
 	}
-	exec, err := execOf(c.Spec(), sidecar)
+	exec, err := c.Spec().ExecOf(sidecar)
 	if err != nil {
 		return err
 	}
@@ -51,25 +50,11 @@ func (s *Supervisor) Exec(ctx context.Context, t runtime.ExecTarget, spec runtim
 	if err != nil {
 		return nil, err
 	}
-	exec, err := execOf(container.Spec(), t.Sidecar)
+	exec, err := container.Spec().ExecOf(t.Sidecar)
 	if err != nil {
 		return nil, err
 	}
 	return container.Exec(ctx, exec, spec)
-}
-
-// execOf returns the exec id of a sidecar, or of main if the name is empty.
-func execOf(s runtime.Spec, sidecar string) (string, error) {
-	var names []string
-	for _, p := range s.Processes {
-		if p.Name == sidecar {
-			return p.Exec, nil
-		}
-		if p.Name != "" {
-			names = append(names, "'"+p.Name+"'")
-		}
-	}
-	return "", fmt.Errorf("sidecar '%s': %w (available: %s)", sidecar, runtime.ErrNoInstance, strings.Join(append(names, "main"), ", "))
 }
 
 // RestartInstance replaces one instance by a new one in the desired state. Active
@@ -92,15 +77,15 @@ func (s *Supervisor) Shutdown(ctx context.Context) error {
 	s.tasks.end()
 	left := func() int { return len(s.all()) + s.tasks.left() }
 	for n := left(); n > 0; n = left() {
-		if !wait(ctx, shutdownPollInterval) {
+		if !wait(ctx, pollInterval) {
 			return fmt.Errorf("cannot stop all instances and tasks, %d are left: %w", n, context.Cause(ctx))
 		}
 	}
 	return nil
 }
 
-// shutdownPollInterval is how often Shutdown checks whether everything is down.
-const shutdownPollInterval = 10 * time.Millisecond
+// pollInterval is how often Shutdown and ready check the slots.
+const pollInterval = 10 * time.Millisecond
 
 // Usage returns the resource usage of the instance with that index. It returns false if
 // no instance runs, or if the usage cannot be read.

@@ -91,3 +91,9 @@ func (v *view) serves() (runtime.State, bool) {
 	defer v.mu.Unlock()
 	return v.status.State, v.routed && v.status.Ready && v.status.State == runtime.Running
 }
+
+// undecided reports whether an adopted instance neither serves requests yet nor has ended.
+func (v *view) undecided() bool {
+	state, serves := v.serves()
+	return !serves && slices.Contains([]runtime.State{runtime.Down, runtime.Starting, runtime.Running}, state)
+}

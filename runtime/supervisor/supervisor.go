@@ -58,8 +58,8 @@ type Config struct {
 	Bindings func(app string) (droplet.Bindings, error)
 	// Events stores audit events of instances that have no other record. It can be nil.
 	Events *registry.Events
-	// Ready is called once, when everything that an earlier daemon left is taken over.
-	// It can be nil.
+	// Ready is called once, when everything that an earlier daemon left is taken over and
+	// serves requests, or a second later. It can be nil.
 	Ready func()
 	// OnChange is called for every change of a slot, in order per slot, on the slot's
 	// own goroutine: it must be quick. It can be nil.
@@ -162,9 +162,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return err
 	}
 	s.running.Go(func() { s.retryUnadopted(ctx) })
-	if s.c.Ready != nil {
-		s.c.Ready()
-	}
+	adopted := s.all()
+	s.running.Go(func() { s.ready(ctx, adopted) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -174,6 +173,20 @@ func (s *Supervisor) Run(ctx context.Context) error {
 				s.reconcile(ctx, process)
 			}
 		}
+	}
+}
+
+// ready calls Ready when requests reach the adopted instances again. It waits only a moment
+// for an instance that is still starting or not ready.
+func (s *Supervisor) ready(ctx context.Context, adopted []*Slot) {
+	limit, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, sl := range adopted {
+		for sl.undecided() && wait(limit, pollInterval) {
+		}
+	}
+	if ctx.Err() == nil && s.c.Ready != nil {
+		s.c.Ready()
 	}
 }
 
@@ -342,12 +355,7 @@ func (w wantedSlots) has(id runtime.SlotID) bool {
 
 // some reports whether any slot is wanted.
 func (w wantedSlots) some() bool {
-	for _, n := range w.counts {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.counts)), func(n int) bool { return n > 0 })
 }
 
 // wanted reads how many slots the process should have. It is none if the process does

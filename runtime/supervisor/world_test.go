@@ -42,6 +42,7 @@ type world struct {
 	spares   int
 	subnet   string
 	onChange func(runtime.Status)
+	onReady  func()
 	busy     func(runtime.InstanceID) bool
 
 	sup          *supervisor.Supervisor
@@ -120,7 +121,7 @@ func (w *world) config() supervisor.Config {
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Spares: w.spares,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
-		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: registry.NewEvents(w.db),
+		OnChange: w.onChange, Ready: w.onReady, Busy: w.busy, Bindings: w.bindings, Events: registry.NewEvents(w.db),
 	}
 }
 
