@@ -17,6 +17,8 @@ import (
 
 	"github.com/dewrun/dew/api/cftest"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/netpolicy"
+	"github.com/dewrun/dew/netpolicy/desired"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services/servicestest"
 	"github.com/dewrun/dew/testkit"
@@ -77,6 +79,10 @@ func newReplayPlatform(t *testing.T) *replayPlatform {
 	t.Helper()
 	p := newPlatform(t)
 	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd configures it
+		t.Fatal(err)
+	}
+	policies := desired.Reader{Registry: p.c.Registry, Policies: netpolicy.NewStore(p.c.DB)}
+	if _, err := policies.Enforce("", false); err != nil { // as dewd does at the first start on a root
 		t.Fatal(err)
 	}
 	r := &replayPlatform{wholePlatform: p, b: cftest.NewBindings()}
