@@ -22,6 +22,10 @@ LINES   ?= 100
 RACE    ?= 0
 MINUTES ?= 0
 
+# No debug information: the build removes it from the programs, and tests do not need it.
+# All commands have the same flags, so that they share compiled packages.
+export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false)
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -83,6 +87,10 @@ setup-vmtest: setup-test
 
 setup-k8stest:
 	@dist/need.sh --no-start $(K8S_NEEDS)
+
+# The compiler runs for a second per package. It collects garbage only if it uses much memory.
+build build-kubernetes: export GOGC ?= off
+build build-kubernetes: export GOMEMLIMIT ?= 512MiB
 
 build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp, bin/dew-static, bin/dew-buildpack and bin/dew-pod, static (ARCH=amd64 or arm64)
 	@mkdir -p '$(BIN)'
