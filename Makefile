@@ -169,8 +169,9 @@ vulncheck: ## check for known vulnerabilities (VULNDB=folder for a copy of the d
 setup-bench: setup-test
 	@dist/need.sh --no-start $(BENCH_NEEDS)
 
-bench: root setup-bench build ## measure, as docs/performance.md tells (BENCH=regexp)
-	@$(GO) test -tags bench -p 1 -run '^$$' -bench '$(BENCH)' -timeout 1h $(call holding,Benchmark)
+bench: root setup-bench build ## measure, as docs/performance.md tells (BENCH=regexp; RECORD=1 writes the figures of that page)
+	@$(GO) test -tags bench -p 1 -run '^$$' -bench '$(BENCH)' -timeout 2h $(call holding,Benchmark) | \
+		$(if $(RECORD),$(GO) run ./dist/figures -commit '$(VERSION)' docs,cat)
 
 cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \

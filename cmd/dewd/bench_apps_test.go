@@ -32,6 +32,7 @@ func BenchmarkApps(b *testing.B) {
 	for name, apps := range clients {
 		full, empty := c.list(max(b.N, 10), apps("dev")), c.list(max(b.N, 10), apps("empty"))
 		b.ReportMetric(ms(full), "ms/"+name)
+		b.ReportMetric(ms(empty), "ms/"+name+"-empty")
 		b.ReportMetric(ms(full)/ms(empty), name+"/empty")
 	}
 	b.ReportMetric(0, "ns/op")

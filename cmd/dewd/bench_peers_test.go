@@ -40,10 +40,10 @@ func BenchmarkPeers(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(ms(median(ours)), "ms/dew")
+	reportTimes(b, "ms/dew", ours)
 	b.ReportMetric(residentOf(b, filepath.Dir(c.root)), "MB-dew")
 	for i, p := range peers {
-		b.ReportMetric(ms(median(theirs[i])), "ms/"+p.name)
+		reportTimes(b, "ms/"+p.name, theirs[i])
 		b.ReportMetric(ms(median(ours))/ms(median(theirs[i])), "dew/"+p.name)
 		b.Logf("%s: %v; dew: %v", p.name, theirs[i], ours)
 		if p.name != "docker" {

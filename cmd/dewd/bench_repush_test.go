@@ -43,7 +43,8 @@ func BenchmarkRepush(b *testing.B) {
 			c.writeFile(filepath.Join(dir, "number"), fmt.Sprint(i))
 			changed = append(changed, c.pushed(router, push))
 		}
-		b.ReportMetric(ms(median(changed)), "ms/"+app.name)
+		reportTimes(b, "ms/"+app.name, changed)
+		reportTimes(b, "ms/"+app.name+"-unchanged", same)
 		b.ReportMetric(ms(median(changed))/ms(median(same)), app.name+"/unchanged")
 		c.dew("delete", "bench", "-f", "-r")
 	}
@@ -82,7 +83,8 @@ func BenchmarkFirstGoPush(b *testing.B) {
 		first = append(first, c.pushed(router, push("new")))
 		c.dew("delete", "new", "-f", "-r")
 	}
-	b.ReportMetric(ms(median(first)), "ms/first")
+	reportTimes(b, "ms/first", first)
+	reportTimes(b, "ms/second", second)
 	b.ReportMetric(ms(median(first))/ms(median(second)), "first/second")
 	b.ReportMetric(0, "ns/op")
 	c.kill(syscall.SIGKILL)

@@ -39,7 +39,7 @@ var layers = map[string]int{
 	"services": 2, "smoke": 2,
 	"api/cftest": 1, "api/client": 1, "app": 1, "auth": 1, "certs/trust": 1, "cli/console": 1, "drain": 1, "droplet/buildcache": 1, "droplet/pool": 1,
 	"droplet/nginxconf": 1, "droplet/stack": 1, "droplet/versions": 1, "notify/delivery": 1, "probe": 1, "runtime/kubernetes/kubetest": 1, "runtime/kubernetes/preflight": 1,
-	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "dist/kubernetes": 0, "dist/parts": 0, "droplet/archive": 0, "droplet/dependencies": 0, "droplet/inspect": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/lease": 0, "runtime/kubernetes/link": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
+	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "dist/figures": 0, "dist/kubernetes": 0, "dist/parts": 0, "droplet/archive": 0, "droplet/dependencies": 0, "droplet/inspect": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/lease": 0, "runtime/kubernetes/link": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
 	"services/bindingfiles": 0, "services/servicestest": 0, "spelling": 0, "store": 0, "testkit": 0, "ticket": 0, "verdict": 0, "yamlfile": 0,
 }
 

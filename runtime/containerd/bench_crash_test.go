@@ -56,6 +56,7 @@ func BenchmarkCrash(b *testing.B) {
 			spared = append(spared, x.running.Sub(x.killed))
 		}
 	}
+	b.ReportMetric(ms(spared.median()), "with-a-spare-ms")
 	b.ReportMetric(ratio(spared.median(), bare.median()), "with-a-spare/bare-start")
 	r := newResult(b)
 	b.ReportMetric(ms(behind.median()), "record-behind-wait-p50-ms")

@@ -50,6 +50,8 @@ func BenchmarkStart(b *testing.B) {
 	r := newResult(b)
 	b.ReportMetric(ms(floor.median()), "floor-ms")
 	b.ReportMetric(ms(running.median()), "start-ms")
+	b.ReportMetric(ms(floor.quantile(0.9)), "floor-ms-p90")
+	b.ReportMetric(ms(running.quantile(0.9)), "start-ms-p90")
 	b.ReportMetric(ms(unlimited.median()), "unlimited-ms")
 	b.ReportMetric(ms(hostUsers.median()), "host-users-ms")
 	b.ReportMetric(ratio(running.median(), neither.median()), "start/neither")
