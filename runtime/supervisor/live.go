@@ -84,7 +84,7 @@ func (s *Supervisor) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// pollInterval is how often Shutdown and ready check the slots.
+// pollInterval is how often Shutdown and serveAgain check the slots.
 const pollInterval = 10 * time.Millisecond
 
 // Usage returns the resource usage of the instance with that index. It returns false if

@@ -163,7 +163,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	s.running.Go(func() { s.retryUnadopted(ctx) })
 	adopted := s.all()
-	s.running.Go(func() { s.ready(ctx, adopted) })
+	s.running.Go(func() { serveAgain(ctx, adopted, s.c.Ready) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -176,17 +176,17 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// ready calls Ready when requests reach the adopted instances again. It waits only a moment
-// for an instance that is still starting or not ready.
-func (s *Supervisor) ready(ctx context.Context, adopted []*Slot) {
+// serveAgain calls ready when requests reach the adopted instances again. It waits only a
+// moment for an instance that is still starting or not ready.
+func serveAgain(ctx context.Context, adopted []*Slot, ready func()) {
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for _, sl := range adopted {
 		for sl.undecided() && wait(limit, pollInterval) {
 		}
 	}
-	if ctx.Err() == nil && s.c.Ready != nil {
-		s.c.Ready()
+	if ctx.Err() == nil && ready != nil {
+		ready()
 	}
 }
 
