@@ -94,7 +94,7 @@ build build-kubernetes: export GOMEMLIMIT ?= 512MiB
 
 build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp, bin/dew-static, bin/dew-buildpack and bin/dew-pod, static (ARCH=amd64 or arm64)
 	@mkdir -p '$(BIN)'
-	@[ -x '$(BIN)/dewd' ] || echo '==> building $(BIN)/: some minutes the first time'
+	@[ -x '$(BIN)/dewd' ] || echo '==> building $(BIN)/: a minute or two the first time'
 	@CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o '$(BIN)/' ./cmd/...
 
 build-kubernetes: ## the same, with a dewd that can run instances in a Kubernetes cluster
