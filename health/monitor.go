@@ -7,9 +7,13 @@ import (
 	"time"
 )
 
-// firstInterval is the first wait for an app that is starting. It doubles up to
-// Config.StartInterval: most apps start quickly, and users should not wait longer.
-const firstInterval = 25 * time.Millisecond
+// An app that is starting is checked again after a tenth of the time that it has needed so
+// far, but at least firstInterval and at most Config.StartInterval. So users wait little
+// longer than the app needs.
+const (
+	firstInterval = 25 * time.Millisecond
+	startFraction = 10
+)
 
 // The defaults of Config, as on Cloud Foundry.
 const (
@@ -30,7 +34,7 @@ const recheck = time.Second
 // Config has the intervals and limits of checks. Zeros are the defaults.
 type Config struct {
 	StartTimeout  time.Duration // the time that a start can take
-	StartInterval time.Duration // between two checks until the first success, after some faster ones
+	StartInterval time.Duration // at most, between two checks until the first success
 	Interval      time.Duration // between two checks after that
 	Timeout       time.Duration // for one response
 	Failures      int           // liveness checks in a row that must fail
@@ -136,8 +140,9 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 // the start has passed. Only a check that could run ends the wait: if dewd was not
 // scheduled, the app may have started.
 func start(ctx context.Context, p Probe, c Config) error {
-	deadline := time.Now().Add(c.StartTimeout)
-	for wait := firstInterval; ; wait = min(2*wait, c.StartInterval) {
+	began := time.Now()
+	deadline := began.Add(c.StartTimeout)
+	for {
 		over := !time.Now().Before(deadline)
 		err := c.runProbe(ctx, p)
 		switch {
@@ -148,7 +153,7 @@ func start(ctx context.Context, p Probe, c Config) error {
 		case over && !unchecked(err):
 			return unhealthy(Starting, c.StartTimeout, err)
 		}
-		next := min(wait, c.StartInterval)
+		next := min(max(time.Since(began)/startFraction, firstInterval), c.StartInterval)
 		if left := time.Until(deadline); left > 0 {
 			next = min(next, left)
 		}
