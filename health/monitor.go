@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// An app that is starting is checked again after a tenth of the time that it has needed so
-// far, but at least firstInterval and at most Config.StartInterval. So users wait little
-// longer than the app needs.
+// An app that is starting, or not ready, is checked again after a tenth of the time that
+// it has needed so far, but at least firstInterval and at most Config.StartInterval. So
+// users wait little longer than the app needs.
 const (
 	firstInterval = 25 * time.Millisecond
 	startFraction = 10
@@ -34,7 +34,7 @@ const recheck = time.Second
 // Config has the intervals and limits of checks. Zeros are the defaults.
 type Config struct {
 	StartTimeout  time.Duration // the time that a start can take
-	StartInterval time.Duration // at most, between two checks until the first success
+	StartInterval time.Duration // at most, between two checks while the app is starting or not ready
 	Interval      time.Duration // between two checks after that
 	Timeout       time.Duration // for one response
 	Failures      int           // liveness checks in a row that must fail
@@ -105,8 +105,8 @@ func Monitor(ctx context.Context, p Probe, c Config, ready func()) error {
 
 // Watch checks readiness until ctx is cancelled. The instance is not ready at first,
 // unless c.Ready is set. It calls changed whenever that changes, with the reason if the
-// instance is no longer ready. The check runs every StartInterval while the instance is
-// not ready, and every Interval afterwards. A check that could not run changes nothing.
+// instance is no longer ready. While the instance is not ready, the checks are at most
+// StartInterval apart, and otherwise Interval. A check that could not run changes nothing.
 // Without a probe the instance is ready at once.
 func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err error)) {
 	c = c.withDefaults()
@@ -115,7 +115,7 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 		<-ctx.Done()
 		return
 	}
-	ready := c.Ready
+	ready, since := c.Ready, time.Now()
 	for {
 		err := c.runProbe(ctx, p)
 		if ctx.Err() != nil {
@@ -123,11 +123,14 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 		}
 		known := !unchecked(err)
 		if known && ready != (err == nil) {
-			ready = err == nil
+			ready, since = err == nil, time.Now()
 			changed(ready, err)
 		}
 		wait := c.StartInterval
-		if ready && known {
+		switch {
+		case !ready:
+			wait = c.soon(since)
+		case known:
 			wait = c.Interval
 		}
 		if pause(ctx, wait) != nil {
@@ -153,7 +156,7 @@ func start(ctx context.Context, p Probe, c Config) error {
 		case over && !unchecked(err):
 			return unhealthy(Starting, c.StartTimeout, err)
 		}
-		next := min(max(time.Since(began)/startFraction, firstInterval), c.StartInterval)
+		next := c.soon(began)
 		if left := time.Until(deadline); left > 0 {
 			next = min(next, left)
 		}
@@ -190,6 +193,11 @@ func live(ctx context.Context, p Probe, c Config) error {
 			wait = 0
 		}
 	}
+}
+
+// soon returns the time until the next check of an app that has not passed one since began.
+func (c Config) soon(began time.Time) time.Duration {
+	return min(max(time.Since(began)/startFraction, firstInterval), c.StartInterval)
 }
 
 func (c Config) runProbe(ctx context.Context, p Probe) error {

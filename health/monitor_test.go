@@ -311,9 +311,9 @@ func TestWatch(t *testing.T) {
 			got = append(got, change{time.Since(s.began), ready, err})
 		})
 		want := []change{
-			{2 * time.Second, true, nil},
-			{64 * time.Second, false, errBroken},
-			{68 * time.Second, true, nil},
+			{25 * time.Millisecond, true, nil},
+			{62025 * time.Millisecond, false, errBroken},
+			{62075 * time.Millisecond, true, nil},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("changes = %v, want %v", got, want)
