@@ -22,9 +22,10 @@ LINES   ?= 100
 RACE    ?= 0
 MINUTES ?= 0
 
-# No debug information: the build removes it from the programs, and tests do not need it.
-# All commands have the same flags, so that they share compiled packages.
-export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false)
+# No debug information: the build removes it from the programs, and tests do not need it. The
+# flag is the same for all commands, because Go compiles a package again for every other one.
+DWARF := -gcflags=all=-dwarf=false
+export GOFLAGS := $(strip $(filter-out $(DWARF),$(shell $(GO) env GOFLAGS 2>/dev/null)) $(DWARF))
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -171,7 +172,7 @@ setup-bench: setup-test
 
 bench: root setup-bench build ## measure, as docs/performance.md tells (BENCH=regexp; RECORD=1 writes the figures of that page)
 	@$(GO) test -tags bench -p 1 -run '^$$' -bench '$(BENCH)' -timeout 2h $(call holding,Benchmark) | \
-		$(if $(RECORD),$(GO) run ./dist/figures -commit '$(VERSION)' docs,cat)
+		$(if $(filter 1,$(RECORD)),$(GO) run ./dist/figures -commit '$(VERSION)' docs,cat)
 
 cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \

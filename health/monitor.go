@@ -128,10 +128,10 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 		}
 		wait := c.StartInterval
 		switch {
-		case !ready:
-			wait = c.soon(since)
-		case known:
+		case known && ready:
 			wait = c.Interval
+		case known:
+			wait = c.soon(since)
 		}
 		if pause(ctx, wait) != nil {
 			return

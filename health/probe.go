@@ -2,7 +2,7 @@
 // repeatedly, first until the instance has started and then as long as it runs. Watch
 // does the same for readiness, which affects only routes.
 //
-//	          every StartInterval           every Interval, after a failure at once
+//	     at most StartInterval apart        every Interval, after a failure at once
 //	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Unhealthy
 //	             └── StartTimeout passed ──▶ *Unhealthy
 //

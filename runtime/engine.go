@@ -103,6 +103,16 @@ var ErrUnavailable = errors.New("container service unavailable")
 // ErrNoInstance reports that no such instance or process is running.
 var ErrNoInstance = errors.New("instance or process not found")
 
+// NotRunning is the ErrNoInstance for an index that has no running instance now.
+type NotRunning int
+
+func (n NotRunning) Error() string {
+	return fmt.Sprintf("instance %d is not running. It may be restarting: try again in a moment", int(n))
+}
+
+// Is makes a NotRunning an ErrNoInstance.
+func (NotRunning) Is(target error) bool { return target == ErrNoInstance }
+
 // PlacementError reports that this machine cannot run an instance.
 type PlacementError struct{ Reason string }
 

@@ -28,6 +28,8 @@ func BenchmarkApps(b *testing.B) {
 	}}
 	if bin := os.Getenv("CF_BIN"); bin != "" {
 		clients["cf"] = c.cfApps(bin)
+	} else {
+		b.Log("not compared with cf: CF_BIN names no program")
 	}
 	for name, apps := range clients {
 		full, empty := c.list(max(b.N, 10), apps("dev")), c.list(max(b.N, 10), apps("empty"))

@@ -166,11 +166,14 @@ func median(ds []time.Duration) time.Duration {
 	return ds[len(ds)/2]
 }
 
-// reportTimes reports the median of ds, and the time that nine of ten do not exceed.
+// reportTimes reports the median of ds and, if there are enough, the time that nine of ten do
+// not exceed.
 func reportTimes(b *testing.B, unit string, ds []time.Duration) {
 	b.Helper()
 	b.ReportMetric(ms(median(ds)), unit) // sorts ds
-	b.ReportMetric(ms(ds[len(ds)*9/10]), unit+"-p90")
+	if len(ds) >= 10 {
+		b.ReportMetric(ms(ds[(len(ds)*9+9)/10-1]), unit+"-p90")
+	}
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

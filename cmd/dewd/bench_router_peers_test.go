@@ -67,7 +67,10 @@ func (w *routeTest) rival(b *testing.B, program, to string, command func(program
 		if err != nil {
 			return err
 		}
-		return res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			err = fmt.Errorf("status %d", res.StatusCode)
+		}
+		return errors.Join(err, res.Body.Close())
 	})
 	return at
 }
@@ -124,22 +127,23 @@ func startTraefik(program, dir, at, to string) (*exec.Cmd, error) {
 // answer to the one before, and returns their number per second.
 func messages(b *testing.B, address string, d time.Duration) float64 {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), d)
+	end := time.Now().Add(d)
+	ctx, cancel := context.WithDeadline(b.Context(), end.Add(testkit.Patience))
 	defer cancel()
 	var count atomic.Int64
 	var g errgroup.Group
 	for range 16 {
 		g.Go(func() error {
-			conn, _, err := websocket.Dial(b.Context(), "ws://"+address+"/ws", &websocket.DialOptions{Host: "shop.dew.localhost"})
+			conn, _, err := websocket.Dial(ctx, "ws://"+address+"/ws", &websocket.DialOptions{Host: "shop.dew.localhost"})
 			if err != nil {
 				return err
 			}
 			defer func() { _ = conn.CloseNow() }()
-			for text := make([]byte, 100); ctx.Err() == nil; count.Add(1) {
-				if err := conn.Write(b.Context(), websocket.MessageBinary, text); err != nil {
+			for text := make([]byte, 100); time.Now().Before(end); count.Add(1) {
+				if err := conn.Write(ctx, websocket.MessageBinary, text); err != nil {
 					return err
 				}
-				if _, _, err := conn.Read(b.Context()); err != nil {
+				if _, _, err := conn.Read(ctx); err != nil {
 					return err
 				}
 			}

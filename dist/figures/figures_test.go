@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -57,15 +58,16 @@ func TestFiguresAddUp(t *testing.T) {
 // Output without figures changes no file.
 func TestNothingMeasured(t *testing.T) {
 	t.Parallel()
+	const nothing = "no benchmark of the table has measured anything, so nothing is written"
 	for text, want := range map[string]string{
-		"FAIL\n":                     "no benchmark has measured anything, so nothing is written",
-		"BenchmarkPush 1 x ms/push":  `cannot read the figures of Push: strconv.ParseFloat: parsing "x": invalid syntax`,
-		"BenchmarkPush-2 1 7 a b":    `cannot read the figures of Push: "7 a b" are not pairs of a number and a unit`,
-		"BenchmarkPush-2 1 7 ms/one": "", // the page is missing
+		"FAIL\n":                            nothing,
+		"BenchmarkOther-2 1 7 ms/push":      nothing,
+		"BenchmarkPush 1 7 ms/push x ms/it": `cannot read the figures of Push: strconv.ParseFloat: parsing "x": invalid syntax` + "\n" + nothing,
+		"BenchmarkPush-2 1 7 a b":           `cannot read the figures of Push: "7 a b" are not pairs of a number and a unit` + "\n" + nothing,
+		"BenchmarkPush-2 1 +Inf ms/push":    "cannot read the figures of Push: +Inf is not a measured number\n" + nothing,
 	} {
 		dir := t.TempDir()
-		err := update(dir, "abc", "2026-01-01", strings.NewReader(text), &bytes.Buffer{})
-		if err == nil || want != "" && err.Error() != want {
+		if err := update(dir, "abc", "2026-01-01", strings.NewReader(text), &bytes.Buffer{}); err == nil || err.Error() != want {
 			t.Errorf("%q: error = %v, want %s", text, err, want)
 		}
 		if left := testkit.Must(os.ReadDir(dir))(t); len(left) != 0 {
@@ -74,10 +76,35 @@ func TestNothingMeasured(t *testing.T) {
 	}
 }
 
+// A line that cannot be read does not lose the others.
+func TestOneBadLine(t *testing.T) {
+	t.Parallel()
+	all, err := parse(strings.NewReader("BenchmarkPush 1 x ms/push\n" + strings.Repeat("x", 1<<20) + "\nBenchmarkReady 1 665 ms/ready\n"))
+	if err == nil || len(all) != 1 || all[0].Values["ms/ready"] != 665 {
+		t.Errorf("parse = %v, %v; want the figures of Ready, and an error", all, err)
+	}
+}
+
+// A row says what was measured if the row before it is missing, and is of another benchmark.
+func TestMissingPeer(t *testing.T) {
+	t.Parallel()
+	lines := linesOf([]result{
+		{Benchmark: "LogsFollowers", Values: map[string]float64{"%slower": -1.5}},
+		{Benchmark: "Peers", Values: map[string]float64{"ms/dew": 400, "ms/podman": 1000}},
+	})
+	text := tables(lines, nil)
+	if strings.Contains(text, "the same") || !strings.Contains(text, "| podman: 1,000 ms | **0.40** | at most 0.3: missed |") || !strings.Contains(text, "| -1.5 % |") {
+		t.Errorf("table = %s", text)
+	}
+	if svg := plot(lines); strings.Contains(svg, `width="-`) || !strings.Contains(svg, "0.00 of the goal") {
+		t.Errorf("plot = %s, want no bar below 0", svg)
+	}
+}
+
 func TestNumber(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{
-		0: "0", 0.004: "0", 0.71: "0.71", 5.678: "5.68", 18.64: "18.6", 431.4: "431", 3520123.4: "3,520,123", 1000: "1,000", 61: "61", -3.5: "-3.5",
+		0: "0", 0.004: "0", 0.71: "0.71", 5.678: "5.68", 18.64: "18.6", 431.4: "431", 3520123.4: "3,520,123", 1000: "1,000", 61: "61", -3.5: "-3.5", -431: "-431", -0.001: "0",
 	} {
 		if got := number(v); got != want {
 			t.Errorf("number(%v) = %s, want %s", v, got, want)
@@ -85,8 +112,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// Every row is of a benchmark that exists.
-func TestRowsHaveBenchmarks(t *testing.T) {
+// Every row is of a benchmark that exists and reports its figures.
+func TestRowsAreReported(t *testing.T) {
 	t.Parallel()
 	var source bytes.Buffer
 	for _, folder := range []string{"cmd/dewd", "runtime/containerd"} {
@@ -95,10 +122,17 @@ func TestRowsHaveBenchmarks(t *testing.T) {
 			source.Write(testkit.Must(os.ReadFile(file))(t))
 		}
 	}
+	// Units that a benchmark makes of a name and one of these.
+	composed := regexp.MustCompile(`^(ms/)?(dew|cf|files|python|docker|compose|podman|caddy|nginx|traefik)(-unchanged|-empty|-req/s|-p99-ms|-MB/s|-messages/s)?$|^(ms/instance|µs/line|ms/app)-1(00|000)?$`)
 	for _, r := range rows {
-		name, _, _ := strings.Cut(r.benchmark, "/")
-		if !strings.Contains(source.String(), "func Benchmark"+name+"(") {
-			t.Errorf("there is no benchmark %s", name)
+		name, part, _ := strings.Cut(r.benchmark, "/")
+		if !strings.Contains(source.String(), "func Benchmark"+name+"(") || part != "" && !strings.Contains(source.String(), `b.Run("`+part+`"`) {
+			t.Errorf("there is no benchmark %s", r.benchmark)
+		}
+		for _, unit := range []string{r.value, r.floor} {
+			if !strings.Contains(source.String(), `"`+unit+`"`) && unit != "" && !composed.MatchString(unit) {
+				t.Errorf("no benchmark reports %s", unit)
+			}
 		}
 	}
 }

@@ -35,12 +35,9 @@ func main() {
 // update copies the output of the benchmarks to out, and adds its results to the files in
 // the folder: performance.json, performance.md and performance.svg.
 func update(folder, commit, date string, in io.Reader, out io.Writer) error {
-	measured, err := parse(io.TeeReader(in, out))
-	if err != nil {
-		return err
-	}
+	measured, bad := parse(io.TeeReader(in, out))
 	if len(measured) == 0 {
-		return errors.New("no benchmark has measured anything, so nothing is written")
+		return errors.Join(bad, errors.New("no benchmark of the table has measured anything, so nothing is written"))
 	}
 	store := filepath.Join(folder, "performance.json")
 	all, err := load(store)
@@ -67,11 +64,12 @@ func update(folder, commit, date string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", page, err)
 	}
-	return errors.Join(
-		os.WriteFile(store, append(b, '\n'), 0o644),
-		os.WriteFile(page, []byte(replaced), 0o644),
-		os.WriteFile(filepath.Join(folder, "performance.svg"), []byte(plot(lines)), 0o644),
-	)
+	for file, data := range map[string][]byte{
+		store: append(b, '\n'), page: []byte(replaced), filepath.Join(folder, "performance.svg"): []byte(plot(lines)),
+	} {
+		bad = errors.Join(bad, os.WriteFile(file, data, 0o644)) //nolint:forbidigo // not state of dewd
+	}
+	return bad
 }
 
 func load(file string) ([]result, error) {

@@ -56,20 +56,26 @@ func linesOf(all []result) []line {
 	return out
 }
 
-// margin is 1 at the goal and larger beyond it.
+// margin is 1 at the goal and larger beyond it. Figures below 0 are as good as 0. It uses the
+// ratio that the table shows.
 func (l line) margin() float64 {
+	shown := math.Round(max(l.ratio, 0)*100) / 100
 	if l.atLeast {
-		return l.goal / l.ratio
+		return l.goal / shown
 	}
-	return l.ratio / l.goal
+	return shown / l.goal
 }
 
 // tables returns the table of the lines, and what was left out.
 func tables(lines []line, all []result) string {
 	var b strings.Builder
 	b.WriteString("| | dew | against | | goal | date, commit |\n|---|---|---|---|---|---|\n")
-	for _, l := range lines {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s, %s |\n", l.what, l.shown(l.value), l.floorShown(), l.ratioShown(), l.goalShown(), l.from.Date, l.from.Commit)
+	for i, l := range lines {
+		what := l.what
+		if i > 0 && lines[i-1].benchmark == l.benchmark && lines[i-1].what == what {
+			what = "the same"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s, %s |\n", what, l.shown(l.value), l.floorShown(), l.ratioShown(), l.goalShown(), l.from.Date, l.from.Commit)
 	}
 	for _, m := range all {
 		for _, text := range m.LeftOut {
@@ -114,7 +120,7 @@ func (l line) goalShown() string {
 	if l.atLeast {
 		limit = "at least "
 	}
-	text := limit + strconv.FormatFloat(l.goal, 'f', -1, 64)
+	text := limit + number(l.goal)
 	if l.against == "" {
 		text += " " + l.unit
 	}
@@ -130,12 +136,15 @@ func number(v float64) string {
 	if v != 0 {
 		decimals = min(max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0), 2)
 	}
-	whole, fraction, _ := strings.Cut(strconv.FormatFloat(v, 'f', decimals, 64), ".")
+	whole, fraction, _ := strings.Cut(strconv.FormatFloat(math.Abs(v), 'f', decimals, 64), ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]
 	}
 	if fraction = strings.TrimRight(fraction, "0"); fraction != "" {
 		whole += "." + fraction
+	}
+	if v < 0 && whole != "0" {
+		return "-" + whole
 	}
 	return whole
 }

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,21 +27,21 @@ var (
 	leftOutLine   = regexp.MustCompile(`^\S+_test\.go:\d+: (not compared with .*)$`)
 )
 
-// parse reads the output of go test -bench. The log of a benchmark follows its figures.
-func parse(in io.Reader) ([]result, error) {
-	var all []result
+// parse reads the output of go test -bench to its end, and returns the benchmarks that have
+// a row. The log of a benchmark follows its figures. The error names the figures that
+// cannot be read.
+func parse(in io.Reader) (all []result, bad error) {
 	logged := ""
-	for sc := bufio.NewScanner(in); ; {
-		if !sc.Scan() {
-			return all, sc.Err()
-		}
-		line := strings.TrimSpace(sc.Text())
-		if m := benchmarkLine.FindStringSubmatch(line); m != nil {
+	for r := bufio.NewReader(in); ; {
+		text, err := r.ReadString('\n')
+		line := strings.TrimSpace(text)
+		if m := benchmarkLine.FindStringSubmatch(line); m != nil && slices.ContainsFunc(rows, func(r row) bool { return r.benchmark == m[1] }) {
 			values, err := parseValues(m[3])
 			if err != nil {
-				return nil, fmt.Errorf("cannot read the figures of %s: %w", m[1], err)
+				bad = errors.Join(bad, fmt.Errorf("cannot read the figures of %s: %w", m[1], err))
+			} else {
+				all = append(all, result{Benchmark: m[1], Values: values})
 			}
-			all = append(all, result{Benchmark: m[1], Values: values})
 		}
 		if m := benchmarkLog.FindStringSubmatch(line); m != nil {
 			logged = m[1]
@@ -46,6 +49,12 @@ func parse(in io.Reader) ([]result, error) {
 		if m := leftOutLine.FindStringSubmatch(line); m != nil && len(all) > 0 && all[len(all)-1].Benchmark == logged {
 			last := &all[len(all)-1]
 			last.LeftOut = append(last.LeftOut, m[1])
+		}
+		if errors.Is(err, io.EOF) {
+			return all, bad
+		}
+		if err != nil {
+			return all, errors.Join(bad, err)
 		}
 	}
 }
@@ -61,6 +70,9 @@ func parseValues(text string) (map[string]float64, error) {
 		v, err := strconv.ParseFloat(fields[i], 64)
 		if err != nil {
 			return nil, err
+		}
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("%s is not a measured number", fields[i])
 		}
 		values[fields[i+1]] = v
 	}

@@ -14,15 +14,12 @@ const (
 	topMargin = 34
 )
 
-// plot returns a bar for each figure that has a goal. It is as long as the figure is far
-// from its best: shorter is better, and the line in the middle is the goal.
+// plot returns a bar for each figure that has a goal. Its length is the figure divided by
+// its goal, or the reverse for a lower limit, and at most 2. The line in the middle is the goal.
 func plot(lines []line) string {
 	var bars strings.Builder
-	y, name := topMargin, ""
+	y := topMargin
 	for _, l := range lines {
-		if l.what != "the same" {
-			name = l.what
-		}
 		if l.goal == 0 {
 			continue
 		}
@@ -30,7 +27,7 @@ func plot(lines []line) string {
 		if l.margin() > 1 {
 			color = "#c62828"
 		}
-		text := strings.ReplaceAll(name, "`", "")
+		text := strings.ReplaceAll(l.what, "`", "")
 		if l.against != "" {
 			text += ", against " + l.against
 		}

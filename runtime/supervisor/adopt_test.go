@@ -104,6 +104,24 @@ func TestReadyAfterAdoption(t *testing.T) {
 	}
 }
 
+// Clients do not wait for an instance that is not wanted any more.
+func TestReadyWithoutUnwantedInstances(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.stopDaemon()
+		w.must(w.registry.DeleteApp(p))
+		began, late := time.Now(), time.Duration(-1)
+		w.onReady = func() { late = time.Since(began) }
+		w.daemon()
+		w.pass(2 * time.Second)
+		if late < 0 || late > 100*ms {
+			t.Errorf("ready after %v, want at most 100ms", late)
+		}
+	})
+}
+
 // A daemon that exits during a start leaves no record and sends no further signal.
 func TestDaemonStopsDuringStart(t *testing.T) {
 	t.Parallel()

@@ -10,15 +10,6 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// notRunning is the ErrNoInstance for an index that has no running instance now.
-type notRunning int
-
-func (n notRunning) Error() string {
-	return fmt.Sprintf("instance %d is not running. It may be restarting: try again in a moment", int(n))
-}
-
-func (notRunning) Is(target error) bool { return target == runtime.ErrNoInstance }
-
 // Dial connects from inside the network namespace of a running instance.
 func (s *Supervisor) Dial(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error) {
 	for _, sl := range s.all() {
@@ -64,7 +55,7 @@ func (s *Supervisor) RestartInstance(process string, index int) error {
 		sl.RestartGently()
 		return nil
 	}
-	return notRunning(index)
+	return runtime.NotRunning(index)
 }
 
 // Shutdown stops all instances and tasks, as a stop does, and starts no more. It does

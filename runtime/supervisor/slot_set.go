@@ -85,7 +85,7 @@ func (s *slotSet) containerAt(process string, index int) (runtime.Container, err
 			return c, nil
 		}
 	}
-	return nil, notRunning(index)
+	return nil, runtime.NotRunning(index)
 }
 
 // all returns all current slots.

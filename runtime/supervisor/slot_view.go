@@ -92,7 +92,7 @@ func (v *view) serves() (runtime.State, bool) {
 	return v.status.State, v.routed && v.status.Ready && v.status.State == runtime.Running
 }
 
-// undecided reports whether an adopted instance neither serves requests yet nor has ended.
+// undecided reports whether an adopted instance neither serves requests yet nor is ending.
 func (v *view) undecided() bool {
 	state, serves := v.serves()
 	return !serves && slices.Contains([]runtime.State{runtime.Down, runtime.Starting, runtime.Running}, state)

@@ -59,7 +59,7 @@ type Config struct {
 	// Events stores audit events of instances that have no other record. It can be nil.
 	Events *registry.Events
 	// Ready is called once, when everything that an earlier daemon left is taken over and
-	// serves requests, or a second later. It can be nil.
+	// serves requests, or a second later. It has its own goroutine, and can be nil.
 	Ready func()
 	// OnChange is called for every change of a slot, in order per slot, on the slot's
 	// own goroutine: it must be quick. It can be nil.
@@ -163,7 +163,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	s.running.Go(func() { s.retryUnadopted(ctx) })
 	adopted := s.all()
-	s.running.Go(func() { serveAgain(ctx, adopted, s.c.Ready) })
+	s.running.Go(func() { serveAgain(ctx, s, adopted) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -176,19 +176,22 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// serveAgain calls ready when requests reach the adopted instances again. It waits only a
+// serveAgain calls Ready when requests reach the adopted instances again. It waits only a
 // moment for an instance that is still starting or not ready.
-func serveAgain(ctx context.Context, adopted []*Slot, ready func()) {
-	limit, cancel := context.WithTimeout(ctx, time.Second)
+func serveAgain(ctx context.Context, s *Supervisor, adopted []*Slot) {
+	limit, cancel := context.WithTimeout(ctx, servingLimit)
 	defer cancel()
 	for _, sl := range adopted {
-		for sl.undecided() && wait(limit, pollInterval) {
+		for sl.undecided() && slices.Contains(s.all(), sl) && wait(limit, pollInterval) {
 		}
 	}
-	if ctx.Err() == nil && ready != nil {
-		ready()
+	if ctx.Err() == nil && s.c.Ready != nil {
+		s.c.Ready()
 	}
 }
+
+// servingLimit is far longer than it takes to adopt an instance that was healthy before.
+const servingLimit = time.Second
 
 // Sync brings the process to its desired state in the background. It never blocks, and
 // can be called with any guid at any time.
@@ -355,7 +358,12 @@ func (w wantedSlots) has(id runtime.SlotID) bool {
 
 // some reports whether any slot is wanted.
 func (w wantedSlots) some() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(w.counts)), func(n int) bool { return n > 0 })
+	for _, n := range w.counts {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // wanted reads how many slots the process should have. It is none if the process does
