@@ -33,7 +33,7 @@ func TestReplay(t *testing.T) {
 	for script, all := range must(recorded())(t) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			newReplayPlatform(t).replay(all)
+			newReplayPlatform(t, script).replay(all)
 		})
 	}
 }
@@ -75,14 +75,18 @@ type replayPlatform struct {
 	brokers []*servicestest.Broker
 }
 
-func newReplayPlatform(t *testing.T) *replayPlatform {
+func newReplayPlatform(t *testing.T, script string) *replayPlatform {
 	t.Helper()
 	p := newPlatform(t)
 	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd configures it
 		t.Fatal(err)
 	}
 	policies := desired.Reader{Registry: p.c.Registry, Policies: netpolicy.NewStore(p.c.DB)}
-	if _, err := policies.Enforce("", false); err != nil { // as dewd does at the first start on a root
+	flag := ""
+	if script == cftest.WithoutPolicies {
+		flag = desired.Off
+	}
+	if _, err := policies.Enforce(flag, false); err != nil { // as dewd does at the first start on a root
 		t.Fatal(err)
 	}
 	r := &replayPlatform{wholePlatform: p, b: cftest.NewBindings()}

@@ -10,6 +10,10 @@ import (
 	"strings"
 )
 
+// WithoutPolicies is the script whose daemon has no network policies, and so not the
+// default security group.
+const WithoutPolicies = "records"
+
 // Recording is one command of the client with its requests and responses.
 type Recording struct {
 	Name    string   `json:"-"` // file name without its extension

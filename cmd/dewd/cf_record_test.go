@@ -73,7 +73,7 @@ func newStock(t *testing.T, script string) *stock {
 	s.hide(strings.TrimPrefix(s.url, "http://"), "$host")
 	s.hide(s.dir, "$dir")
 	flags := []string{"--listen", to, "--public-url", proxy.URL, "--tcp-ports", "20010-20011"}
-	if script == "records" { // without the default security group, which the server of the replay does not have either
+	if script == cftest.WithoutPolicies {
 		flags = append(flags, "--network-policies", "off")
 	}
 	s.cell = newCell(t, flags...)
