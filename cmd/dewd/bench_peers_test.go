@@ -147,7 +147,7 @@ func (s *sample) podman(port int) peer {
 	command := func(args ...string) *exec.Cmd {
 		return exec.Command("podman", append([]string{
 			"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"),
-			"--cgroup-manager", "cgroupfs", "--events-backend", "file", "--storage-driver", "overlay",
+			"--cgroup-manager", "cgroupfs", "--events-backend", "file", "--storage-driver", "overlay", "--runtime", "runc", // as the others
 		}, args...)...)
 	}
 	return s.engine("podman", port, command, "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
