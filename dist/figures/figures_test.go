@@ -47,7 +47,7 @@ func TestFiguresAddUp(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "old") || strings.Contains(text, "podman") {
-		t.Errorf("the page has its old figures, or figures that nobody measured:\n%s", text)
+		t.Errorf("the page has its old figures, or figures that were not measured:\n%s", text)
 	}
 	svg := string(testkit.Must(os.ReadFile(filepath.Join(dir, "performance.svg")))(t))
 	if strings.Count(svg, "<title>") != 2 || !strings.Contains(svg, "0.80 of the goal") || !strings.Contains(svg, "1.08 of the goal") {
