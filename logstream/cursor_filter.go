@@ -229,33 +229,6 @@ func (f Filter) everyLine() bool {
 // span64 is a range of sequence numbers, both inclusive.
 type span64 struct{ first, last uint64 }
 
-// newestFrom is the number of the n-th newest line that f wants. It reads whole
-// segments, the newest first, and stores none of their lines.
-func (l *Log) newestFrom(ctx context.Context, n int, f Filter, within span64) (uint64, error) {
-	v := l.view()
-	for i := v.find(within.last); i >= 0 && within.last >= within.first; i-- {
-		part := span64{max(v.segments[i].first, within.first), within.last}
-		hits := 0
-		err := l.each(ctx, f, part, func(uint64) bool { hits++; return true })
-		if err != nil {
-			return 0, err
-		}
-		if hits < n {
-			n -= hits
-			within.last = part.first - 1
-			continue
-		}
-		found, skip := uint64(0), hits-n
-		err = l.each(ctx, f, part, func(seq uint64) bool {
-			found = seq
-			skip--
-			return skip >= 0
-		})
-		return found, err
-	}
-	return within.first, nil
-}
-
 // each calls tell with the number of each line in the range that f wants. It skips
 // lines that were trimmed since.
 func (l *Log) each(ctx context.Context, f Filter, within span64, tell func(seq uint64) bool) error {

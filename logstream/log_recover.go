@@ -226,7 +226,7 @@ func (st *segmentState) add(es []Envelope) {
 func (st *segmentState) encoder() *encoder {
 	enc := newEncoder()
 	for i, s := range st.dec.entries {
-		enc.positions[s] = &dictPosition{id: i, to: st.dec.to[i]}
+		enc.positions[s] = &dictPosition{id: i, to: st.dec.to[i], lines: st.dec.lines[i]}
 	}
 	return enc
 }

@@ -200,8 +200,20 @@ type dictEntry struct {
 // dictPosition is an entry's number in the dictionary and the offsets of its streams. With
 // them, a range that follows the one before need not be written.
 type dictPosition struct {
-	id int
-	to [tagStreamMask + 1]int64
+	id    int
+	to    [tagStreamMask + 1]int64
+	lines lineCount
+}
+
+// lineCount is how many lines of an entry a segment has so far, for each stream. Gap
+// records are in element 0, because a reader wants them for other reasons.
+type lineCount [tagStreamMask + 1]uint32
+
+func (n *lineCount) add(stream byte, f Flags) {
+	if f&Gap != 0 {
+		stream = 0
+	}
+	n[stream]++
 }
 
 var unknownOffsets = [tagStreamMask + 1]int64{-1, -1, -1, -1}
@@ -210,12 +222,14 @@ var unknownOffsets = [tagStreamMask + 1]int64{-1, -1, -1, -1}
 type encoder struct {
 	positions map[dictEntry]*dictPosition
 	added     []dictEntry // added by the batch that is being written
+	uncounted bool        // the numbers of lines are not known
 }
 
 func newEncoder() *encoder { return &encoder{positions: map[dictEntry]*dictPosition{}} }
 
 // rollback forgets the last batch, whose write failed. The stream offsets before it are
-// no longer known, so the next ranges are written in full.
+// no longer known, so the next ranges are written in full. Neither are the numbers of
+// lines.
 func (e *encoder) rollback() {
 	for _, s := range e.added {
 		delete(e.positions, s)
@@ -223,7 +237,7 @@ func (e *encoder) rollback() {
 	for _, p := range e.positions {
 		p.to = unknownOffsets
 	}
-	e.added = e.added[:0]
+	e.added, e.uncounted = e.added[:0], true
 }
 
 // batch appends one frame with es to b. first is the number of its first line. clock is
@@ -285,6 +299,7 @@ func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **dictPositio
 	if env.captured() {
 		p.to[stream] = env.To
 	}
+	p.lines.add(stream, env.Flags)
 	if env.Flags&Gap != 0 {
 		b = appendLoss(b, env.Lost)
 	}
@@ -316,6 +331,7 @@ type decoder struct {
 	old     bool // the segment has the old format
 	entries []dictEntry
 	to      [][tagStreamMask + 1]int64
+	lines   []lineCount
 }
 
 // batch appends the payload's lines to es. Their texts alias the payload.
@@ -363,7 +379,7 @@ func (d *decoder) line(r *fieldReader, b *batch, env *Envelope) bool {
 	env.Seq = b.seq
 	now := d.record(r, env, b.now)
 	if r.bad {
-		d.entries, d.to = d.entries[:known], d.to[:known]
+		d.entries, d.to, d.lines = d.entries[:known], d.to[:known], d.lines[:known]
 		return false
 	}
 	b.seq, b.now, b.left = b.seq+1, now, b.left-1
@@ -380,7 +396,7 @@ func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	if id == uint64(len(d.entries)) {
 		src := Source{Type: r.string(), Index: int(r.varint()), InstanceID: r.string()}
 		d.entries = append(d.entries, dictEntry{src, r.string()})
-		d.to = append(d.to, unknownOffsets)
+		d.to, d.lines = append(d.to, unknownOffsets), append(d.lines, lineCount{})
 	}
 	now := before + r.int64()
 	stream := tag & tagStreamMask
@@ -401,6 +417,9 @@ func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	env.Text = r.bytes()
 	if tag&tagCaptured == 0 {
 		env.From, env.Exec = 0, ""
+		if !r.bad {
+			d.lines[id].add(stream, env.Flags)
+		}
 		return now
 	}
 	env.To = env.From + length
@@ -412,6 +431,7 @@ func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	}
 	if !r.bad {
 		d.to[id][stream] = env.To
+		d.lines[id].add(stream, env.Flags)
 	}
 	return now
 }

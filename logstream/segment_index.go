@@ -35,6 +35,7 @@ type mark struct {
 	last    int64  // time of the line before it
 	entries []dictEntry
 	to      [][tagStreamMask + 1]int64
+	lines   []lineCount // of the entries before the position, or nil if not known
 }
 
 // due reports whether a frame that starts at pos gets a mark.
@@ -52,7 +53,7 @@ func (x *index) add(m mark) {
 }
 
 // before returns the last mark for which reached returns true.
-func (x *index) before(reached func(mark) bool) (mark, bool) {
+func (x index) before(reached func(mark) bool) (mark, bool) {
 	i := sort.Search(len(x.marks), func(i int) bool { return !reached(x.marks[i]) })
 	if i == 0 {
 		return mark{}, false
@@ -62,12 +63,14 @@ func (x *index) before(reached func(mark) bool) (mark, bool) {
 
 // decoder returns a decoder that continues at the mark.
 func (m mark) decoder(old bool) decoder {
-	return decoder{old: old, entries: m.entries, to: m.to}.clone()
+	return decoder{old: old, entries: m.entries, to: m.to, lines: m.lines}.clone()
 }
 
 // clone returns an independent copy of the decoder.
 func (d decoder) clone() decoder {
-	return decoder{old: d.old, entries: slices.Clip(d.entries), to: slices.Clone(d.to)}
+	lines := make([]lineCount, len(d.entries)) // of a mark without numbers
+	copy(lines, d.lines)
+	return decoder{old: d.old, entries: slices.Clip(d.entries), to: slices.Clone(d.to), lines: lines}
 }
 
 // mark returns the encoder's current position as a mark.
@@ -76,36 +79,47 @@ func (e *encoder) mark(pos int64, next uint64, last int64) mark {
 	for s, p := range e.positions {
 		m.entries[p.id], m.to[p.id] = s, p.to
 	}
+	if e.uncounted {
+		return m
+	}
+	m.lines = make([]lineCount, len(e.positions))
+	for _, p := range e.positions {
+		m.lines[p.id] = p.lines
+	}
 	return m
 }
 
 // mark returns the decoder's current position as a mark.
 func (d *decoder) mark(pos int64, next uint64, last int64) mark {
-	return mark{pos: pos, next: next, last: last, entries: slices.Clip(d.entries), to: slices.Clone(d.to)}
+	return mark{pos: pos, next: next, last: last, entries: slices.Clip(d.entries), to: slices.Clone(d.to), lines: slices.Clone(d.lines)}
 }
 
 // seek returns the last mark of s for which reached returns true, and whether s has the
 // old format. If there is no such mark, ok is false and reading starts at the beginning
 // of the segment.
 func (l *Log) seek(s segment, reached func(mark) bool) (m mark, old, ok bool) {
-	l.mu.Lock()
-	x := l.index
-	if x != nil && x.first == s.first {
-		m, ok = x.before(reached)
-		old = x.old
-		l.mu.Unlock()
-		return m, old, ok
-	}
-	x = l.indexes[s.first]
-	l.mu.Unlock()
-	if x == nil {
-		x = l.buildIndex(s)
-	}
-	if x == nil {
-		return mark{}, false, false
-	}
+	x := l.indexOf(s)
 	m, ok = x.before(reached)
 	return m, x.old, ok
+}
+
+// indexOf returns the index of s as it is now. It has no marks if s cannot be read.
+func (l *Log) indexOf(s segment) index {
+	l.mu.Lock()
+	x := l.index
+	if x == nil || x.first != s.first {
+		x = l.indexes[s.first]
+	}
+	if x != nil {
+		now := *x // the writer only adds to the marks
+		l.mu.Unlock()
+		return now
+	}
+	l.mu.Unlock()
+	if x = l.buildIndex(s); x == nil {
+		return index{first: s.first}
+	}
+	return *x
 }
 
 // buildIndex reads a sealed segment once. A segment that cannot be read has no index.
