@@ -26,6 +26,7 @@ type Cursor struct {
 
 	reuse bool   // returned lines are valid only until the next call
 	piece *piece // memory of the returned lines, nil between Release and Next
+	have  []byte // bytes of the segment from pos on that are in piece
 	more  bool   // the log had more lines than the last Next returned
 
 	want matcher
@@ -61,7 +62,7 @@ func (c *Cursor) Release() {
 	if cap(c.piece.buf) <= keptPiece {
 		pieces.Put(c.piece)
 	}
-	c.piece = nil
+	c.piece, c.have = nil, nil
 }
 
 // Behind reports whether the log had more lines than the last Next returned.
@@ -76,20 +77,9 @@ func (c *Cursor) At() uint64 { return c.next }
 // share their memory: copy a text that you keep for long.
 func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if c.done() {
-			return nil, io.EOF
-		}
-		v := c.log.view()
-		es, err := c.read(v)
-		c.more = c.next < v.next
+		es, v, err := c.stored(ctx)
 		if err != nil || len(es) > 0 {
 			return es, err
-		}
-		if c.more || c.done() {
-			continue // it reached the end of a segment, or the filter wants none of these lines
 		}
 		if v.closed {
 			return nil, ErrClosed
@@ -100,6 +90,36 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// Stored is Next without waiting: it returns no lines if the cursor wants none of those
+// that are in the log now. Next returns the same error again.
+func (c *Cursor) Stored(ctx context.Context) ([]Envelope, error) {
+	es, _, err := c.stored(ctx)
+	return es, err
+}
+
+// stored returns the next lines in the log that the cursor wants. If there are none, it
+// returns the view in which it reached the end.
+func (c *Cursor) stored(ctx context.Context) ([]Envelope, view, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, view{}, err
+		}
+		if c.done() {
+			return nil, view{}, io.EOF
+		}
+		v := c.log.view()
+		es, err := c.read(v)
+		c.more = c.next < v.next
+		if err != nil || len(es) > 0 {
+			return es, v, err
+		}
+		if !c.more && !c.done() {
+			return nil, v, nil
+		}
+		// It reached the end of a segment, or the filter wants none of these lines.
 	}
 }
 
@@ -182,7 +202,7 @@ func (c *Cursor) nextSegment(v view, i int, cause error) ([]Envelope, error) {
 
 // seekInSegment moves to the position in s that is nearest before c.next.
 func (c *Cursor) seekInSegment(s segment) {
-	c.segment, c.pos, c.batch, c.dec = s.first, 0, batch{}, decoder{}
+	c.segment, c.pos, c.have, c.batch, c.dec = s.first, 0, nil, batch{}, decoder{}
 	if c.next == s.first {
 		return
 	}

@@ -27,10 +27,13 @@ func TestCursorsAreMonotone(t *testing.T) {
 				}
 			}
 			for r.IntN(3) > 0 && next <= uint64(written) {
-				before := c.At()
-				es, err := c.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
+				before, read := c.At(), c.Next
+				if r.IntN(2) == 0 {
+					read = c.Stored
+				}
+				es, err := read(t.Context())
+				if err != nil || len(es) == 0 {
+					t.Fatal(len(es), err)
 				}
 				for _, e := range es {
 					var n uint64
@@ -42,6 +45,15 @@ func TestCursorsAreMonotone(t *testing.T) {
 				if c.At() < before || c.At() < next {
 					t.Fatalf("the cursor went from %d to %d after line %d", before, c.At(), next-1)
 				}
+				if r.IntN(2) == 0 {
+					c.Release()
+				}
+			}
+			if next <= uint64(written) {
+				continue
+			}
+			if es, err := c.Stored(t.Context()); err != nil || len(es) > 0 {
+				t.Fatalf("after the last line: %d lines, %v", len(es), err)
 			}
 		}
 	}

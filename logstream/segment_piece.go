@@ -27,19 +27,42 @@ var pieces = sync.Pool{New: func() any {
 	return &piece{lines: make([]Envelope, 0, maxNext), buf: make([]byte, pieceSize)}
 }}
 
-// readSegment returns the next lines of s, as many as are in memory after one read, and
-// at most maxNext. It holds no more than that, however long a batch is.
-func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
-	f, err := os.Open(filepath.Join(c.log.dir, segmentName(s.first)))
-	if err != nil {
-		return nil, fmt.Errorf("cannot open segment: %w", err)
+// segmentFile is a segment that is opened when it is read for the first time.
+type segmentFile struct {
+	path string
+	file *os.File
+}
+
+func (s *segmentFile) ReadAt(b []byte, at int64) (int, error) {
+	if s.file == nil {
+		f, err := os.Open(s.path)
+		if err != nil {
+			return 0, fmt.Errorf("cannot open segment: %w", err)
+		}
+		s.file = f
 	}
-	defer func() { _ = f.Close() }()
+	return s.file.ReadAt(b, at)
+}
+
+func (s *segmentFile) close() {
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+}
+
+// readSegment returns the next lines of s, as many as are in memory after one read, and
+// at most maxNext. It holds no more than that, however long a batch is. What is in memory
+// after these lines is for the next call, unless Release is called before.
+func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
+	f := segmentFile{path: filepath.Join(c.log.dir, segmentName(s.first))}
+	defer f.close()
 	if c.piece == nil {
 		c.piece = pieces.Get().(*piece)
 	}
-	r := segmentReader{f: f, pos: c.pos, end: s.size, chunk: pieceSize, buf: c.piece.buf}
+	r := segmentReader{f: &f, pos: c.pos, end: s.size, have: c.have, chunk: pieceSize, buf: c.piece.buf}
+	c.have = nil
 	es := c.piece.lines[:0]
+	var err error
 	if r.pos == 0 {
 		err = c.skipHeader(&r)
 	}
@@ -47,6 +70,9 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 		es, err = c.readPiece(&r, es)
 	}
 	c.piece.buf, c.piece.lines = r.buf, es[:0]
+	if err == nil && r.pos == c.pos {
+		c.have = r.have
+	}
 	if !c.reuse {
 		es = keep(es)
 		c.Release()

@@ -179,6 +179,13 @@ func (f openStream) Run(ctx context.Context, c *logstream.Cursor) error {
 			err = f.Out.gap(gone, c.At()-1)
 		case err == nil:
 			err = f.Out.encode(es)
+			for err == nil && c.Behind() && len(f.Out.buf) < sendSize {
+				more, stop := c.Stored(ctx)
+				if stop != nil || len(more) == 0 {
+					break // Next returns the same error
+				}
+				err = f.Out.add(more)
+			}
 			c.Release() // a slow client holds only the lines being sent to it
 			if err == nil {
 				err = f.Out.send(f.Out.buf)
@@ -352,11 +359,17 @@ func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 }
 
 // encode encodes lines into the buffer, which must be sent before the next call.
-func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
-	b := o.buf[:0]
-	if cap(b) > keptBuffer {
-		b = nil
+func (o *lineWriter) encode(es []logstream.Envelope) error {
+	o.buf = o.buf[:0]
+	if cap(o.buf) > keptBuffer {
+		o.buf = nil
 	}
+	return o.add(es)
+}
+
+// add encodes more lines into the buffer.
+func (o *lineWriter) add(es []logstream.Envelope) (err error) {
+	b := o.buf
 	if o.form.texts {
 		o.buf = appendTexts(b, es)
 		return nil
@@ -370,6 +383,9 @@ func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
 	o.buf = b
 	return nil
 }
+
+// sendSize is how many bytes a stream collects for one write, if so many lines are stored.
+const sendSize = 64 << 10
 
 // keptBuffer is the maximum size of a buffer that is reused.
 const keptBuffer = 128 << 10
