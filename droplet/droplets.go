@@ -3,8 +3,6 @@ package droplet
 import (
 	"bufio"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -101,18 +99,21 @@ func (s *Droplets) name(file, sha string) error {
 	return nil
 }
 
-// fill copies a checked image into f.
+// fill copies a checked image into f, and returns its checksum.
 func fill(f *os.File, r io.Reader) (sha string, err error) {
-	sum := sha256.New()
+	sum := archive.NewChecksum()
+	err = copyChecked(io.MultiWriter(f, sum), r)
+	return sum.Close(), err
+}
+
+// copyChecked copies an image, and checks it.
+func copyChecked(to io.Writer, r io.Reader) error {
 	// Buffers on both sides, because a tar is checked in pieces of 512 bytes.
-	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
+	w := bufio.NewWriterSize(to, 128<<10)
 	if err := archive.CheckImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
-		return "", err
+		return err
 	}
-	if err := w.Flush(); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return w.Flush()
 }
 
 // OpenImage opens the tar of an image, or returns ErrNoImage.

@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -369,16 +368,14 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 			return nil, err
 		}
 	}
-	k := newPacker(p, files[0], places)
-	defer k.close()
-	if err := k.pack(ctx, b); err != nil {
+	sha, contents, err := p.pack(ctx, files[0], b, places)
+	if err != nil {
 		return nil, b.src.uploadError(err)
 	}
-	sha := hex.EncodeToString(k.sum.Sum(nil))
 	if t := p.use(sha); t != nil {
 		return t, nil // pushed before, so the written files are dropped
 	}
-	x := index{list: listing(b.Entries), contents: k.contents}
+	x := index{list: listing(b.Entries), contents: contents}
 	if _, err := files[1].Write(x.bytes()); err != nil {
 		return nil, err
 	}
@@ -442,7 +439,7 @@ type packer struct {
 	out      *bufio.Writer
 	n        int64 // bytes written
 	tar      *tar.Writer
-	sum      hash.Hash
+	sum      *archive.Checksum
 	contents []contentAt
 	seen     map[Content]bool
 	buf      []byte
@@ -451,7 +448,7 @@ type packer struct {
 func newPacker(p *Pool, f *os.File, places map[Content]Place) *packer {
 	k := &packer{
 		Pool: p, places: places, open: map[string]*os.File{},
-		sum: sha256.New(), seen: map[Content]bool{}, buf: make([]byte, 128<<10),
+		sum: archive.NewChecksum(), seen: map[Content]bool{}, buf: make([]byte, 128<<10),
 	}
 	k.out = bufio.NewWriterSize(io.MultiWriter(f, k.sum), 128<<10)
 	k.tar = tar.NewWriter(k)
@@ -464,10 +461,15 @@ func (k *packer) Write(b []byte) (int, error) {
 	return k.out.Write(b)
 }
 
-func (k *packer) close() {
+// pack writes the tar of an upload to f. It returns the checksum of the tar, and the
+// places of the contents.
+func (p *Pool) pack(ctx context.Context, f *os.File, b *Upload, places map[Content]Place) (sha string, contents []contentAt, err error) {
+	k := newPacker(p, f, places)
+	err = k.pack(ctx, b)
 	for _, done := range k.done {
 		done()
 	}
+	return k.sum.Close(), k.contents, err
 }
 
 // pack writes all entries, and fills in their contents.
