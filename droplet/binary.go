@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,13 +42,12 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
-	image, err := imageOf(f, commands)
+	image, sha, err := imageOf(f, k.SHA256, commands)
 	if err != nil {
 		return Droplet{}, err
 	}
 	b.o.Say(w.App, "Uploading droplet...")
-	sha, err := b.droplets.addImage(archive.UntilDone(ctx, image), built(b, Droplet{App: w.App, Stack: st.Name}))
-	if err != nil {
+	if err := b.droplets.addNamed(sha, archive.UntilDone(ctx, image), built(b, Droplet{App: w.App, Stack: st.Name})); err != nil {
 		return Droplet{}, err
 	}
 	uploaded(b, w.App, sha)
@@ -57,25 +58,33 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 }
 
 // imageOf returns the tar of an image: the bytes of the package, then staging_info.yml.
-func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
+// The name of the image is a checksum of both, but does not read the package again.
+func imageOf(f *os.File, tree string, commands map[string]string) (tar io.Reader, name string, err error) {
 	fi, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read package: %w", err)
+		return nil, "", fmt.Errorf("cannot read package: %w", err)
 	}
+	tail, err := tailOf(commands)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
+	}
+	sum := sha256.Sum256(append([]byte("package "+tree+"\n"), tail...))
+	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-archive.TarEnd), bytes.NewReader(tail)), hex.EncodeToString(sum[:]), nil
+}
+
+// tailOf returns the end of the tar of an image: staging_info.yml and the end marker.
+func tailOf(commands map[string]string) ([]byte, error) {
 	info, err := json.Marshal(struct {
 		Buildpack string `json:"detected_buildpack"`
 		Command   string `json:"start_command"`
 	}{"", commands["web"]})
 	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
+		return nil, err
 	}
 	var tail bytes.Buffer
 	w := tar.NewWriter(&tail)
 	err = errors.Join(
 		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: archive.StagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: pool.Time}),
 		archive.WriteAll(w, info), w.Close())
-	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
-	}
-	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-archive.TarEnd), &tail), nil
+	return tail.Bytes(), err
 }

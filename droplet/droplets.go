@@ -3,6 +3,7 @@ package droplet
 import (
 	"bufio"
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -65,11 +66,42 @@ func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 // addImage is AddImage, and calls complete when the image can be opened. The image is not
 // on disk then, and can still be lost.
 func (s *Droplets) addImage(r io.Reader, complete func(sha string)) (sha string, err error) {
+	return s.add(func(f *os.File) (string, error) { return fill(f, r) }, complete)
+}
+
+// addNamed is addImage for an image whose name is another checksum of its content. If the
+// image exists, r is not read.
+func (s *Droplets) addNamed(sha string, r io.Reader, complete func(sha string)) error {
+	if s.hold(sha) {
+		complete(sha)
+		if err := s.db.SyncDir(s.dir); err != nil { // its name can be new
+			s.releaseImage(sha)
+			return fmt.Errorf("cannot add image: %w", err)
+		}
+		return nil
+	}
+	_, err := s.add(func(f *os.File) (string, error) { return sha, copyChecked(f, r) }, complete)
+	return err
+}
+
+// hold keeps an image, if it exists, until the caller releases it.
+func (s *Droplets) hold(sha string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Stat(s.path(sha)); err != nil {
+		return false
+	}
+	s.fresh[sha]++
+	return true
+}
+
+// add writes an image to a file, and gives the file the name that write returns.
+func (s *Droplets) add(write func(f *os.File) (sha string, err error), complete func(sha string)) (sha string, err error) {
 	f, err := os.CreateTemp(s.dir, "image-*"+archive.Unfinished)
 	if err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
-	if sha, err = fill(f, r); err == nil {
+	if sha, err = write(f); err == nil {
 		s.unsynced.Store(sha, f.Name())
 		defer s.unsynced.CompareAndDelete(sha, f.Name())
 		complete(sha)
@@ -103,7 +135,8 @@ func (s *Droplets) name(file, sha string) error {
 func fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := archive.NewChecksum()
 	err = copyChecked(io.MultiWriter(f, sum), r)
-	return sum.Close(), err
+	result := sum.Close()
+	return hex.EncodeToString(result[:]), err
 }
 
 // copyChecked copies an image, and checks it.

@@ -313,3 +313,33 @@ func TestImageBeforeSync(t *testing.T) {
 		t.Errorf("got %d bytes, want %d", len(got), len(image))
 	}
 }
+
+// An image that exists already is not written again. It stays until it is released.
+func TestAddNamedImageTwice(t *testing.T) {
+	s := newTestDroplets(t)
+	image, sha := pack(t, file("app/a")), strings.Repeat("ab", 32)
+	calls := 0
+	for _, r := range []io.Reader{bytes.NewReader(image), iotest.ErrReader(errors.New("the image was read again"))} {
+		err := s.addNamed(sha, r, func(got string) {
+			calls++
+			if got != sha {
+				t.Errorf("complete got %s, want %s", got, sha)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls, want 2", calls)
+	}
+	for _, left := range []int{1, 1, 0} {
+		if _, err := s.Collect(); err != nil {
+			t.Fatal(err)
+		}
+		if got := files(t, s.dir); len(got) != left {
+			t.Fatalf("files = %v, want %d", got, left)
+		}
+		s.releaseImage(sha)
+	}
+}

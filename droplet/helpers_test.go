@@ -4,6 +4,9 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
@@ -98,3 +102,40 @@ func isPackageError(err error) bool {
 	var bad *pool.Error
 	return errors.As(err, &bad)
 }
+
+// nameOfTar returns the name that the tar of a package must have, or that of an image made
+// of a package as it is: a checksum of all entries.
+func nameOfTar(t testing.TB, raw []byte) string {
+	t.Helper()
+	sum := sha256.New()
+	r := bytes.NewReader(raw)
+	for tr := tar.NewReader(r); ; {
+		at := len(raw) - r.Len()
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(sum.Sum(nil))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Name == archive.StagingInfo {
+			at += (tarBlock - at%tarBlock) % tarBlock // after the padding of the entry before
+			last := sha256.Sum256(fmt.Appendf(nil, "package %x\n%s", sum.Sum(nil), raw[at:]))
+			return hex.EncodeToString(last[:])
+		}
+		content := make([]byte, sha256.Size) // zeros for what has no content
+		if h.Size > 0 {
+			s := sha256.Sum256(testkit.Must(io.ReadAll(tr))(t))
+			content = s[:]
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, pool.Top+"/"), "/")
+		if name == "" {
+			continue // the folder itself
+		}
+		fmt.Fprintf(sum, "%c%s%s%s%s\x00%s\x00", h.Typeflag, number64(h.Mode), number64(h.Size), content, name, h.Linkname)
+	}
+}
+
+const tarBlock = 512
+
+func number64(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }

@@ -2,8 +2,6 @@ package droplet
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -150,8 +148,7 @@ func wholeFiles(t *testing.T, dir string, named func(sha string) bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum := sha256.Sum256(raw)
-		sha := hex.EncodeToString(sum[:])
+		sha := nameOfTar(t, raw)
 		if name != sha+".tar" || !named(sha) {
 			t.Errorf("%s holds %s, named by someone: %t", name, sha, named(sha))
 		}

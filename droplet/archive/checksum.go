@@ -1,9 +1,6 @@
 package archive
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-)
+import "crypto/sha256"
 
 const (
 	sumBuffers    = 3
@@ -14,12 +11,12 @@ const (
 // The checksum of a file takes longer than all other steps of storing it.
 type Checksum struct {
 	full, free chan []byte
-	text       chan string // the result, when full is closed
+	sum        chan [sha256.Size]byte // has the result after full is closed
 }
 
 // NewChecksum returns a Checksum, which must be closed.
 func NewChecksum() *Checksum {
-	c := &Checksum{full: make(chan []byte, sumBuffers), free: make(chan []byte, sumBuffers), text: make(chan string, 1)}
+	c := &Checksum{full: make(chan []byte, sumBuffers), free: make(chan []byte, sumBuffers), sum: make(chan [sha256.Size]byte, 1)}
 	for range sumBuffers {
 		c.free <- make([]byte, 0, sumBufferSize)
 	}
@@ -33,7 +30,7 @@ func (c *Checksum) run() {
 		h.Write(b)
 		c.free <- b[:0]
 	}
-	c.text <- hex.EncodeToString(h.Sum(nil))
+	c.sum <- [sha256.Size]byte(h.Sum(nil))
 }
 
 // Write never fails.
@@ -48,8 +45,8 @@ func (c *Checksum) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the checksum and returns it as hexadecimal text.
-func (c *Checksum) Close() string {
+// Close ends the checksum and returns it.
+func (c *Checksum) Close() [sha256.Size]byte {
 	close(c.full)
-	return <-c.text
+	return <-c.sum
 }

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"math/rand/v2"
 	"testing"
 )
@@ -24,8 +23,8 @@ func TestChecksum(t *testing.T) {
 			}
 			clear(b) // the writer can reuse its buffer
 		}
-		if got := c.Close(); got != hex.EncodeToString(want.Sum(nil)) {
-			t.Fatalf("the checksum is %s, want %x", got, want.Sum(nil))
+		if got := c.Close(); got != [sha256.Size]byte(want.Sum(nil)) {
+			t.Fatalf("the checksum is %x, want %x", got, want.Sum(nil))
 		}
 	}
 }

@@ -35,6 +35,7 @@ type entry struct {
 	size int64
 	link string    // target of a symbolic link
 	sum  Content   // content of a file, if it is known before it is read
+	sums sums      // of a file, after it was stored
 	file *zip.File // nil: there is nothing to read, or it comes from the pool
 }
 

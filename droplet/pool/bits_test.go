@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -206,15 +207,34 @@ func TestLinksStayInTheTree(t *testing.T) {
 // An index that is written and read again is the same; anything else is refused.
 func FuzzIndex(f *testing.F) {
 	x := index{list: sha256.Sum256([]byte("list")), contents: []contentAt{
-		{Content{sha1.Sum([]byte("a")), 1}, 1024}, {Content{sha1.Sum([]byte("b")), 1 << 40}, 1 << 50},
+		{Content{sha1.Sum([]byte("a")), 1}, 1024, sums{sha256.Sum256([]byte("a")), 7}}, {Content{sha1.Sum([]byte("b")), 1 << 40}, 1 << 50, sums{}},
 	}}
 	f.Add(x.bytes())
+	f.Add(oldIndex(x))
 	f.Add(index{}.bytes())
 	f.Add(x.bytes()[:50])
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		x, err := parseIndex(raw)
-		if err == nil && !bytes.Equal(x.bytes(), raw) {
-			t.Errorf("%x is read as %x", raw, x.bytes())
+		if err != nil {
+			return
+		}
+		again := x.bytes()
+		if bytes.HasPrefix(raw, []byte(oldIndexMagic)) {
+			again = oldIndex(x)
+		}
+		if !bytes.Equal(again, raw) {
+			t.Errorf("%x is read as %x", raw, again)
 		}
 	})
+}
+
+// oldIndex returns an index in the format of earlier versions, without sums.
+func oldIndex(x index) []byte {
+	b := append([]byte(oldIndexMagic), x.list[:]...)
+	for _, c := range x.contents {
+		b = append(b, c.sha1[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(c.size))
+		b = binary.BigEndian.AppendUint64(b, uint64(c.offset))
+	}
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }

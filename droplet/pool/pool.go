@@ -66,14 +66,15 @@ func ContentOf(r Resource) (c Content, ok bool) {
 type Place struct {
 	Tree   string
 	offset int64
+	sums   sums
 }
 
-// Pool stores trees, each as one tar under the sha256 of its bytes. The index next to
-// it has the offset of each content. The trees together are the pool of resources, so
-// no file is stored twice for it.
+// Pool stores trees, each as one tar under a sha256 of its entries: equal trees have equal
+// names. The index next to it has the offset of each content. The trees together are the
+// pool of resources, so no file is stored twice for it.
 //
 //	<sha256>.tar    app/ app/a app/b …   sorted, one time, no owner
-//	<sha256>.index  sha1, size, offset of every content
+//	<sha256>.index  sha1, size, offset, sha256 and CRC of every content
 type Pool struct {
 	dir string
 	db  *store.DB
@@ -269,7 +270,7 @@ func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 	}, nil
 }
 
-// Add stores the tree of an upload, unless it exists, and returns its sha256. The tree
+// Add stores the tree of an upload, unless it exists, and returns its name. The tree
 // stays until done is called.
 func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err error) {
 	t, err := p.findSame(b)
@@ -333,13 +334,26 @@ func (p *Pool) listed(list [sha256.Size]byte) *tree {
 // listing returns the hash of everything that identifies a tree. Paths and targets have
 // no zero byte, so two different trees have different listings.
 func listing(entries []entry) (sum [sha256.Size]byte) {
+	return hashEntries(entries, func(e *entry) []byte { return e.sum.sha1[:] })
+}
+
+// nameOf returns the name of the tree with the entries. It does not depend on SHA-1.
+func nameOf(entries []entry) string {
+	sum := hashEntries(entries, func(e *entry) []byte { return e.sums.sha256[:] })
+	return hex.EncodeToString(sum[:])
+}
+
+// hashEntries returns a hash of everything that identifies a tree, with the given checksum
+// of the contents.
+func hashEntries(entries []entry, content func(e *entry) []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	var b []byte
-	for _, e := range entries {
+	for i := range entries {
+		e := &entries[i]
 		b = append(b[:0], e.kind)
 		b = binary.BigEndian.AppendUint64(b, uint64(e.mode))
 		b = binary.BigEndian.AppendUint64(b, uint64(e.size))
-		b = append(b, e.sum.sha1[:]...)
+		b = append(b, content(e)...)
 		b = append(append(b, e.Path...), 0)
 		b = append(append(b, e.link...), 0)
 		h.Write(b)
@@ -368,10 +382,11 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 			return nil, err
 		}
 	}
-	sha, contents, err := p.pack(ctx, files[0], b, places)
+	contents, err := p.pack(ctx, files[0], b, places)
 	if err != nil {
 		return nil, b.src.uploadError(err)
 	}
+	sha := nameOf(b.Entries)
 	if t := p.use(sha); t != nil {
 		return t, nil // pushed before, so the written files are dropped
 	}
@@ -439,7 +454,6 @@ type packer struct {
 	out      *bufio.Writer
 	n        int64 // bytes written
 	tar      *tar.Writer
-	sum      *archive.Checksum
 	contents []contentAt
 	seen     map[Content]bool
 	buf      []byte
@@ -448,9 +462,9 @@ type packer struct {
 func newPacker(p *Pool, f *os.File, places map[Content]Place) *packer {
 	k := &packer{
 		Pool: p, places: places, open: map[string]*os.File{},
-		sum: archive.NewChecksum(), seen: map[Content]bool{}, buf: make([]byte, 128<<10),
+		seen: map[Content]bool{}, buf: make([]byte, 128<<10),
 	}
-	k.out = bufio.NewWriterSize(io.MultiWriter(f, k.sum), 128<<10)
+	k.out = bufio.NewWriterSize(f, 128<<10)
 	k.tar = tar.NewWriter(k)
 	return k
 }
@@ -461,15 +475,14 @@ func (k *packer) Write(b []byte) (int, error) {
 	return k.out.Write(b)
 }
 
-// pack writes the tar of an upload to f. It returns the checksum of the tar, and the
-// places of the contents.
-func (p *Pool) pack(ctx context.Context, f *os.File, b *Upload, places map[Content]Place) (sha string, contents []contentAt, err error) {
+// pack writes the tar of an upload to f, and returns the places of the contents.
+func (p *Pool) pack(ctx context.Context, f *os.File, b *Upload, places map[Content]Place) ([]contentAt, error) {
 	k := newPacker(p, f, places)
-	err = k.pack(ctx, b)
+	err := k.pack(ctx, b)
 	for _, done := range k.done {
 		done()
 	}
-	return k.sum.Close(), k.contents, err
+	return k.contents, err
 }
 
 // pack writes all entries, and fills in their contents.
@@ -506,19 +519,19 @@ func (k *packer) add(e *entry) error {
 	if e.size == 0 {
 		return nil
 	}
-	at, sum := k.n, sha1.New()
-	if err := k.copy(io.MultiWriter(k.tar, sum), e); err != nil {
+	at, d := k.n, newDigest(e.size, k.places[e.sum].sums)
+	err := k.copy(io.MultiWriter(k.tar, d), e)
+	c, s := d.close(e)
+	if err != nil {
 		return err
 	}
-	c := Content{size: e.size}
-	sum.Sum(c.sha1[:0])
-	if e.known() && c != e.sum {
+	if e.known() && (c != e.sum || d.known != (sums{}) && s != d.known) {
 		return fmt.Errorf("package %s is damaged on disk: the checksum of %s is wrong", k.places[e.sum].Tree, e.Path)
 	}
-	e.sum = c
+	e.sum, e.sums = c, s
 	if !k.seen[c] {
 		k.seen[c] = true
-		k.contents = append(k.contents, contentAt{Content: c, offset: at})
+		k.contents = append(k.contents, contentAt{Content: c, offset: at, sums: s})
 	}
 	return nil
 }
