@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/cause"
 	"github.com/dewrun/dew/spelling"
 )
 
@@ -142,7 +143,7 @@ func WithoutSecret(name string) string {
 		// Text that is not a valid URL can still contain a secret.
 		scheme, rest, _ := strings.Cut(name, "://")
 		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-			return scheme + "://" + hidden + rest[i:]
+			return scheme + "://" + cause.Hidden + rest[i:]
 		}
 		return name
 	}
@@ -151,13 +152,10 @@ func WithoutSecret(name string) string {
 		return name
 	}
 	if query {
-		u.RawQuery = hidden
+		u.RawQuery = cause.Hidden
 	}
 	if _, password := u.User.Password(); u.User != nil && !password && strings.HasPrefix(u.Scheme, "http") {
-		u.User = url.User(hidden)
+		u.User = url.User(cause.Hidden)
 	}
 	return u.Redacted()
 }
-
-// hidden replaces secrets.
-const hidden = "xxxxx"

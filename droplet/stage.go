@@ -20,6 +20,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/buildcache"
+	"github.com/dewrun/dew/droplet/cause"
 	"github.com/dewrun/dew/droplet/inspect"
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
@@ -306,10 +307,10 @@ func (b *Builds) cause(t stagedFiles, results map[string]string, f failedScript,
 	if missing := results["missing"]; missing != "" {
 		return b.missingTool(missing, f.stack)
 	}
-	if reason := shortenCause(cleanLine(results["reason"])); reason != "" {
+	if reason := cause.Shorten(cause.Clean(results["reason"])); reason != "" {
 		return reason
 	}
-	return cmp.Or(causeOf(b.o.Printed(t.droplet.App, f.began)), ended)
+	return cmp.Or(cause.Of(b.o.Printed(t.droplet.App, f.began)), ended)
 }
 
 // addPacked adds the image that buildpacks created from an app.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/logstream/disk"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -45,7 +46,7 @@ func followUntilKilled(dir string) error {
 	}
 	fmt.Println("following")
 	for range time.Tick(200 * time.Microsecond) {
-		ls.syncAndPunch(blockSize)
+		ls.syncAndPunch(disk.Block)
 	}
 	return nil
 }

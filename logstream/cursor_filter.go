@@ -33,11 +33,8 @@ type Filter struct {
 	Tails *map[string]uint64
 }
 
-const (
-	appPrefix     = "APP/"
-	processPrefix = "APP/PROC/"
-	sidecarInfix  = "/SIDECAR/"
-)
+// appPrefix is the start of the source types of the app's own processes.
+const appPrefix = "APP/"
 
 // matcher is a Filter prepared for checking many lines.
 type matcher struct {
@@ -113,10 +110,7 @@ func (m *matcher) matchesSource(e *Envelope) bool {
 	if m.process == "" && m.sidecar == "" && !m.f.NoSidecars {
 		return true
 	}
-	process, sidecar := "", ""
-	if rest, ok := strings.CutPrefix(source, processPrefix); ok {
-		process, sidecar, _ = strings.Cut(rest, sidecarInfix)
-	}
+	process, sidecar := e.Source.Process()
 	return (m.process == "" || process == m.process) && (m.sidecar == "" || sidecar == m.sidecar) &&
 		(!m.f.NoSidecars || sidecar == "")
 }

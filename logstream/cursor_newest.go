@@ -11,7 +11,7 @@ import (
 func (l *Log) newestFrom(ctx context.Context, n int, f Filter, within span64) (uint64, error) {
 	v := l.view()
 	for i := v.find(within.last); i >= 0 && within.last >= within.first; i-- {
-		part := l.partOf(v.at(i), f, span64{max(v.segments[i].first, within.first), within.last})
+		part := partOf(l, v.at(i), f, span64{max(v.segments[i].first, within.first), within.last})
 		hits, err := part.count(ctx, part.within.last+1)
 		if err != nil {
 			return 0, err
@@ -37,13 +37,13 @@ type part struct {
 }
 
 // partOf returns the lines of s within a span. Without usable numbers it has no marks.
-func (l *Log) partOf(s segment, f Filter, within span64) part {
+func partOf(l *Log, s segment, f Filter, within span64) part {
 	p := part{log: l, f: f, within: within}
 	m, ok := f.bySource()
 	if !ok {
 		return p
 	}
-	for _, x := range l.indexOf(s).marks {
+	for _, x := range indexOf(l, s).marks {
 		if x.next < within.first || x.next > within.last+1 {
 			continue
 		}

@@ -34,13 +34,13 @@ func TestNewestByMarks(t *testing.T) {
 			return l
 		},
 		"failed write": func(t *testing.T, l *Log) *Log {
-			write := l.logs.disk.write
-			l.logs.disk.write = func(*os.File, []byte, int64) (int, error) { return 0, unix.EIO }
+			write := l.logs.disk.Write
+			l.logs.disk.Write = func(*os.File, []byte, int64) (int, error) { return 0, unix.EIO }
 			lines := slices.Repeat([]Envelope{{Source: Source{Type: "APP/PROC/WEB", InstanceID: "i"}, Stream: Out, Text: []byte("again")}}, 1000)
 			if err := l.Append(lines...); err == nil {
 				t.Fatal("a failed write is no error")
 			}
-			l.logs.disk.write = write
+			l.logs.disk.Write = write
 			for range 10 {
 				if err := l.Append(slices.Clone(lines)...); err != nil {
 					t.Fatal(err)
@@ -86,7 +86,7 @@ func TestCountReadsLittle(t *testing.T) {
 	l := manyLines(t, Options{SegmentBytes: 512 << 10}, 500)
 	for i := range l.segments[:2] {
 		s := l.segments[i]
-		p := l.partOf(s, Filter{NoSidecars: true}, span64{s.first, l.segments[i+1].first - 1})
+		p := partOf(l, s, Filter{NoSidecars: true}, span64{s.first, l.segments[i+1].first - 1})
 		if len(p.marks) < 5 {
 			t.Fatalf("segment %d has %d marks", i, len(p.marks))
 		}
@@ -100,7 +100,7 @@ func TestCountReadsLittle(t *testing.T) {
 			}
 		}
 	}
-	if p := l.partOf(l.segments[0], Filter{Contains: "1"}, span64{1, 100}); len(p.marks) > 0 {
+	if p := partOf(l, l.segments[0], Filter{Contains: "1"}, span64{1, 100}); len(p.marks) > 0 {
 		t.Error("a filter by text uses the marks")
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 // smallSize is the size of the file systems in these tests. All bounds shrink with it.
@@ -107,7 +109,7 @@ func checkNumbers(t *testing.T, l *Log, s *shim) {
 // A disk that filled up while no daemon ran is drained.
 func TestSmallDiskFull(t *testing.T) {
 	small(t, func(t *testing.T, dir string) {
-		ls := newLogsOn(t, dir, Options{}, realDisk())
+		ls := newLogsOn(t, dir, Options{}, disk.Real())
 		l := newApp(t, ls)
 		s := newShim(capture(t, l, Out))
 		if err := ls.Close(); err != nil {
@@ -117,7 +119,7 @@ func TestSmallDiskFull(t *testing.T) {
 			t.Fatalf("the disk did not run full: %v", err)
 		}
 		t.Logf("full with %d bytes", s.at)
-		l = newApp(t, newLogsOn(t, dir, Options{}, realDisk()))
+		l = newApp(t, newLogsOn(t, dir, Options{}, disk.Real()))
 		last, err := follow(t, l, Capture{Late: true, Freeze: s.freeze}).Finish(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +138,7 @@ func TestSmallDiskFull(t *testing.T) {
 // never meets a full disk.
 func TestSmallDiskPrintsOn(t *testing.T) {
 	small(t, func(t *testing.T, dir string) {
-		ls := newLogsOn(t, dir, Options{}, realDisk())
+		ls := newLogsOn(t, dir, Options{}, disk.Real())
 		l := newApp(t, ls)
 		s := newShim(capture(t, l, Out))
 		if err := ls.Close(); err != nil {
@@ -145,7 +147,7 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 		if err := s.print(smallSize / 8 * 5); err != nil {
 			t.Fatal(err)
 		}
-		ls = newLogsOn(t, dir, Options{}, realDisk())
+		ls = newLogsOn(t, dir, Options{}, disk.Real())
 		l = newApp(t, ls)
 		tail := follow(t, l, Capture{Late: true, Freeze: s.freeze})
 		done := make(chan error)
@@ -176,7 +178,7 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 // space keeps running.
 func TestSmallDiskForeign(t *testing.T) {
 	small(t, func(t *testing.T, dir string) {
-		ls := newLogsOn(t, filepath.Join(dir, "logs"), Options{}, realDisk())
+		ls := newLogsOn(t, filepath.Join(dir, "logs"), Options{}, disk.Real())
 		foreign, err := os.Create(filepath.Join(dir, "foreign"))
 		if err != nil {
 			t.Fatal(err)

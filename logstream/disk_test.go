@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 // fullDisk is a disk on which writes to segments can be made to fail.
@@ -25,9 +27,9 @@ type fullDisk struct {
 	dir      string // the size of this folder is subtracted from free
 }
 
-func (d *fullDisk) disk() disk {
+func (d *fullDisk) disk() disk.Ops {
 	real := quickDisk()
-	real.write = func(f *os.File, b []byte, at int64) (int, error) {
+	real.Write = func(f *os.File, b []byte, at int64) (int, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.writes++
@@ -38,7 +40,7 @@ func (d *fullDisk) disk() disk {
 		n, err := f.WriteAt(b[:len(b)/2], at)
 		return n, errors.Join(err, unix.ENOSPC)
 	}
-	real.sync = func(*os.File) error {
+	real.Sync = func(*os.File) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.syncs++
@@ -47,14 +49,14 @@ func (d *fullDisk) disk() disk {
 		}
 		return nil
 	}
-	punch := real.punch
-	real.punch = func(f *os.File, from, to int64) error {
+	punch := real.Punch
+	real.Punch = func(f *os.File, from, to int64) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.punched += to - from
 		return punch(f, from, to)
 	}
-	real.space = func(string) (int64, int64, error) {
+	real.Space = func(string) (int64, int64, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		free, err := d.free, error(nil)
@@ -91,13 +93,11 @@ func (d *fullDisk) set(fn func(d *fullDisk)) {
 	fn(d)
 }
 
-func TestCheckPunch(t *testing.T) {
+// A folder for logs that cannot punch holes is refused.
+func TestOpenChecksPunch(t *testing.T) {
 	t.Parallel()
-	d := realDisk()
-	if err := checkPunch(t.TempDir(), d); err != nil {
-		t.Error(err)
-	}
-	d.punch = func(*os.File, int64, int64) error { return unix.EOPNOTSUPP }
+	d := disk.Real()
+	d.Punch = func(*os.File, int64, int64) error { return unix.EOPNOTSUPP }
 	dir := t.TempDir()
 	_, err := open(dir, Options{}, d)
 	if err == nil || !strings.Contains(err.Error(), "choose a folder on ext4") {
@@ -126,7 +126,7 @@ func TestScaled(t *testing.T) {
 	if o := (Options{Backlog: 5 * mib}).scaled(1 << 40); o.Backlog != 5*mib {
 		t.Errorf("a wished backlog became %d", o.Backlog)
 	}
-	if got := reserveSize(64 * mib); got != 4*mib {
+	if got := disk.ReserveSize(64 * mib); got != 4*mib {
 		t.Errorf("reserve of a small file system = %d", got)
 	}
 }
@@ -134,13 +134,13 @@ func TestScaled(t *testing.T) {
 func TestHoleEnd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ punched, synced, step, want int64 }{
-		{0, 4095, blockSize, 0},
-		{0, 4096, blockSize, 4096},
-		{0, 10000, blockSize, 8192},
-		{8192, 10000, blockSize, 8192},
+		{0, 4095, disk.Block, 0},
+		{0, 4096, disk.Block, 4096},
+		{0, 10000, disk.Block, 8192},
+		{8192, 10000, disk.Block, 8192},
 		{0, punchStep - 1, punchStep, 0},
 		{0, punchStep + 1, punchStep, punchStep},
-		{blockSize, punchStep, punchStep, blockSize},
+		{disk.Block, punchStep, punchStep, disk.Block},
 	} {
 		if got := holeEnd(c.punched, c.synced, c.step); got != c.want {
 			t.Errorf("%+v: %d", c, got)
@@ -255,7 +255,7 @@ func TestAppendOnFullDisk(t *testing.T) {
 	if err := l.Append(line("torn, then whole"), Envelope{Source: web("i-1"), Text: []byte("new source")}); err != nil {
 		t.Fatal(err)
 	}
-	if ls.reserve.exists() {
+	if ls.reserve.Exists() {
 		t.Error("the reserve is still there")
 	}
 	d.set(func(d *fullDisk) { d.refuse = 100 })
@@ -268,7 +268,7 @@ func TestAppendOnFullDisk(t *testing.T) {
 	}
 	d.set(func(d *fullDisk) { d.refuse, d.free = 0, 1<<30 })
 	ls.tick()
-	if !ls.reserve.exists() {
+	if !ls.reserve.Exists() {
 		t.Error("the reserve was not made anew")
 	}
 	if err := l.Append(line("after")); err != nil {
@@ -286,14 +286,14 @@ func TestAppendOnFullDisk(t *testing.T) {
 func TestFullDiskTrimsOldest(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 30, size: 1 << 40}
-	ls := newLogsOn(t, t.TempDir(), Options{SegmentBytes: blockSize}, d.disk())
+	ls := newLogsOn(t, t.TempDir(), Options{SegmentBytes: disk.Block}, d.disk())
 	l := newApp(t, ls)
 	for i := range 20 {
 		if err := l.Append(line(fmt.Sprint(i, strings.Repeat("x", 1000)))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ls.reserve.release()
+	ls.reserve.Release()
 	d.set(func(d *fullDisk) { d.refuse = 2 })
 	if err := l.Append(line("room")); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package logstream
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -46,6 +47,17 @@ type Source struct {
 	Type       string // "APP/PROC/WEB/SIDECAR/CONFIG SERVER", "API", "CELL"
 	Index      int    // instance index
 	InstanceID string // empty if the platform's line is not about an instance
+}
+
+// Process returns the process type, and the name of the sidecar, of a line that a process
+// of an app printed. Both are in upper case.
+func (s Source) Process() (process, sidecar string) {
+	rest, ok := strings.CutPrefix(s.Type, "APP/PROC/")
+	if !ok {
+		return "", ""
+	}
+	process, sidecar, _ = strings.Cut(rest, "/SIDECAR/")
+	return process, sidecar
 }
 
 // Envelope is one log line with its source.

@@ -282,7 +282,7 @@ func (l *Log) checkpoint() checkpoint {
 // writeAll writes all of b at offset at, or nothing. After a failed write it truncates
 // the file, so that the next write starts cleanly.
 func (l *Log) writeAll(f *os.File, b []byte, at int64) error {
-	n, err := l.logs.disk.write(f, b, at)
+	n, err := l.logs.disk.Write(f, b, at)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}

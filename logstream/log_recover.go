@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sort"
 	"time"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 // openLog restores a log's state from its last segment.
@@ -70,7 +72,7 @@ func (l *Log) removeRecorded() error {
 // does not explain its bytes, it is kept under another name.
 func (l *Log) discard(s segment, only bool) error {
 	path := filepath.Join(l.dir, segmentName(s.first))
-	if s.size <= blockSize {
+	if s.size <= disk.Block {
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove an incomplete segment: %w", err)
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 func line(text string) Envelope {
@@ -224,11 +226,11 @@ func tornApp(t *testing.T, ls *Logs, guid string, segments map[uint64][]byte) *L
 func TestRecoverTornBeginning(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ls := newLogs(t, dir, Options{SegmentBytes: blockSize})
+	ls := newLogs(t, dir, Options{SegmentBytes: disk.Block})
 	l := newApp(t, ls)
 	f := capture(t, l, Out)
 	tail := follow(t, l, Capture{})
-	put(t, f, strings.Repeat("x", blockSize)+"\n")
+	put(t, f, strings.Repeat("x", disk.Block)+"\n")
 	take(t, l.Cursor(0), 1)
 	put(t, f, "second segment\n")
 	take(t, l.Cursor(2), 1)
@@ -243,7 +245,7 @@ func TestRecoverTornBeginning(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ls = newLogs(t, dir, Options{SegmentBytes: blockSize})
+	ls = newLogs(t, dir, Options{SegmentBytes: disk.Block})
 	for cut := range whole[1] {
 		l := tornApp(t, ls, fmt.Sprint("torn-", cut), map[uint64][]byte{1: whole[0], 2: whole[1][:cut]})
 		if l.LastSeq() != 1 {
@@ -320,17 +322,17 @@ func TestLostBytesBecomeAGap(t *testing.T) {
 	ls := newLogs(t, dir, Options{})
 	l := newApp(t, ls)
 	f := capture(t, l, Out)
-	put(t, f, strings.Repeat("x", 2*blockSize-1)+"\nkept\n")
+	put(t, f, strings.Repeat("x", 2*disk.Block-1)+"\nkept\n")
 	rw, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(realDisk().punch(rw, 0, 2*blockSize), rw.Close()); err != nil {
+	if err := errors.Join(disk.Real().Punch(rw, 0, 2*disk.Block), rw.Close()); err != nil {
 		t.Fatal(err)
 	}
 	follow(t, l, Capture{})
 	es := take(t, l.Cursor(0), 2)
-	if es[0].Flags != Gap || es[0].To != 2*blockSize || string(es[1].Text) != "kept" {
+	if es[0].Flags != Gap || es[0].To != 2*disk.Block || string(es[1].Text) != "kept" {
 		t.Errorf("got %v", es)
 	}
 	verify(t, l)
@@ -339,7 +341,7 @@ func TestLostBytesBecomeAGap(t *testing.T) {
 func TestVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ls := newLogs(t, dir, Options{SegmentBytes: blockSize})
+	ls := newLogs(t, dir, Options{SegmentBytes: disk.Block})
 	l := newApp(t, ls)
 	for i := range 20 {
 		if err := l.Append(line(fmt.Sprint(i, strings.Repeat("x", 1000)))); err != nil {
@@ -410,7 +412,7 @@ func TestClosed(t *testing.T) {
 // the log itself records how many were dropped.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
-	ls, err := prepare(t.TempDir(), Options{SegmentBytes: blockSize, Retention: 4 * blockSize}, quickDisk())
+	ls, err := prepare(t.TempDir(), Options{SegmentBytes: disk.Block, Retention: 4 * disk.Block}, quickDisk())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +447,7 @@ func TestTrimmed(t *testing.T) {
 	if want := fmt.Sprint(oldest-1, " lines are missing: dropped"); gap.Flags != Gap || !strings.HasPrefix(string(gap.Text), want) {
 		t.Errorf("the log says %v, want %s", gap, want)
 	}
-	if r := verify(t, l); r.Bytes > 6*blockSize || r.First != oldest {
+	if r := verify(t, l); r.Bytes > 6*disk.Block || r.First != oldest {
 		t.Errorf("verify = %+v", r)
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 // MaxLine is the maximum number of bytes of a line in one Envelope. Longer lines are
@@ -55,7 +57,7 @@ func (o Options) scaled(size int64) Options {
 		if v <= 0 {
 			v = def
 		}
-		return max(min(v, most), blockSize)
+		return max(min(v, most), disk.Block)
 	}
 	o.Reserve = or(o.Reserve, defaultReserve, size/4)
 	o.Backlog = or(o.Backlog, defaultBacklog, size/4)
@@ -81,8 +83,8 @@ type Logs struct {
 	o       Options
 	log     *slog.Logger
 	boot    string
-	disk    disk
-	reserve reserve
+	disk    disk.Ops
+	reserve disk.Reserve
 	floor   int64 // free bytes below which the disk is full
 	ceiling int64 // unread bytes of a capture file above which its instance pauses the process
 	watch   *fsnotify.Watcher
@@ -107,10 +109,10 @@ type Logs struct {
 // Open opens the logs under dir. It refuses a file system that cannot punch holes,
 // because the space of read bytes could never be freed while a process runs.
 func Open(dir string, o Options) (*Logs, error) {
-	return open(dir, o, realDisk())
+	return open(dir, o, disk.Real())
 }
 
-func open(dir string, o Options, d disk) (*Logs, error) {
+func open(dir string, o Options, d disk.Ops) (*Logs, error) {
 	ls, err := prepare(dir, o, d)
 	if err != nil {
 		return nil, err
@@ -120,14 +122,14 @@ func open(dir string, o Options, d disk) (*Logs, error) {
 }
 
 // prepare does everything except starting the goroutines.
-func prepare(dir string, o Options, d disk) (*Logs, error) {
+func prepare(dir string, o Options, d disk.Ops) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the log folder: %w", err)
 	}
-	if err := checkPunch(dir, d); err != nil {
+	if err := disk.CheckPunch(dir, d); err != nil {
 		return nil, err
 	}
-	_, size, err := d.space(dir)
+	_, size, err := d.Space(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the size of the file system of %s: %w", dir, err)
 	}
@@ -138,17 +140,17 @@ func prepare(dir string, o Options, d disk) (*Logs, error) {
 	o = o.scaled(size)
 	ls := &Logs{
 		dir: dir, o: o, log: o.Logger, boot: bootID(), disk: d,
-		reserve: reserve{path: filepath.Join(dir, "reserve"), size: reserveSize(size)},
+		reserve: disk.Reserve{Path: filepath.Join(dir, "reserve"), Size: disk.ReserveSize(size)},
 		watch:   w, kick: make(chan struct{}, 1), done: make(chan struct{}),
 		apps: map[string]*Log{}, gone: map[string]bool{}, tails: map[string]*Tail{}, dirs: map[string]int{},
 	}
-	ls.floor = floorFor(o.Reserve, ls.reserve.size)
+	ls.floor = floorFor(o.Reserve, ls.reserve.Size)
 	ls.ceiling = o.ceiling(size)
 	ls.queue.init()
 	if err := ls.ClearRemoved(); err != nil {
 		ls.log.Warn("cannot remove logs of deleted apps, trying again later", "err", err)
 	}
-	if err := ls.reserve.create(d); err != nil {
+	if err := ls.reserve.Create(d); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
 	}
 	return ls, nil
@@ -268,7 +270,7 @@ func (ls *Logs) Stats() Stats {
 	for _, l := range ls.openLogs() {
 		s.Frozen += l.frozenLeaves()
 	}
-	if free, _, err := ls.disk.space(ls.dir); err == nil {
+	if free, _, err := ls.disk.Space(ls.dir); err == nil {
 		s.Free = free
 	}
 	return s

@@ -3,15 +3,9 @@ package logstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"unicode/utf8"
-
-	"github.com/coreos/go-systemd/v22/journal"
 )
 
 // maxAnnounced limits how many new logs can wait to be copied. A log that does not fit
@@ -92,72 +86,4 @@ func copyFrom(ctx context.Context, c *Cursor, each func(app string, es []Envelop
 			each(app, es)
 		}
 	}
-}
-
-// Journal returns a function for Copy that writes lines to journald, with the fields
-// APP, APP_GUID, PROCESS, SIDECAR, INSTANCE, SOURCE and DEW_SEQ. If journald refuses
-// lines, it logs one warning until journald accepts them again; the logs are not
-// affected. name returns an app's name for its guid and can be nil.
-func Journal(log *slog.Logger, name func(guid string) string) func(app string, es []Envelope) {
-	return newJournal(log, name, journal.Send).write
-}
-
-type journalCopy struct {
-	log  *slog.Logger
-	name func(guid string) string
-	send func(message string, p journal.Priority, fields map[string]string) error
-
-	mu     sync.Mutex
-	failed bool // guarded by mu
-}
-
-func newJournal(log *slog.Logger, name func(guid string) string, send func(string, journal.Priority, map[string]string) error) *journalCopy {
-	if name == nil {
-		name = func(guid string) string { return guid }
-	}
-	return &journalCopy{log: log, name: name, send: send}
-}
-
-func (j *journalCopy) write(app string, es []Envelope) {
-	name := j.name(app)
-	for i := range es {
-		fields := journalFields(&es[i])
-		fields["APP"], fields["APP_GUID"] = name, app
-		p := journal.PriInfo
-		if es[i].Stream == Err {
-			p = journal.PriErr
-		}
-		text := string(es[i].Text)
-		if !utf8.ValidString(text) {
-			text = strings.ToValidUTF8(text, "\uFFFD") // the log itself has every byte
-		}
-		j.reportFailure(j.send(text, p, fields))
-	}
-}
-
-// reportFailure logs the first of consecutive failures.
-func (j *journalCopy) reportFailure(err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err != nil && !j.failed {
-		j.log.Warn("cannot copy log lines to the journal; the app's log still has them", "err", err)
-	}
-	j.failed = err != nil
-}
-
-func journalFields(e *Envelope) map[string]string {
-	fields := map[string]string{
-		"SYSLOG_IDENTIFIER": "dew", "SOURCE": e.Source.Type, "INSTANCE": strconv.Itoa(e.Source.Index), "DEW_SEQ": strconv.FormatUint(e.Seq, 10),
-	}
-	if rest, ok := strings.CutPrefix(e.Source.Type, processPrefix); ok {
-		process, sidecar, _ := strings.Cut(rest, sidecarInfix)
-		fields["PROCESS"] = strings.ToLower(process)
-		if sidecar != "" {
-			fields["SIDECAR"] = sidecar
-		}
-	}
-	if e.Source.InstanceID != "" {
-		fields["INSTANCE_ID"] = e.Source.InstanceID
-	}
-	return fields
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 // Removing an app removes its log: readers and tails stop, no file is left, and later
@@ -116,7 +118,7 @@ func countLines(t *testing.T, l *Log) (lines, lost int64, first uint64) {
 func TestAge(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	o := Options{SegmentBytes: blockSize, Age: time.Hour}
+	o := Options{SegmentBytes: disk.Block, Age: time.Hour}
 	ls, err := prepare(dir, o, quickDisk()) // no background goroutine checks the age
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +218,7 @@ func TestDroppedIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{true, false} {
 		dir := t.TempDir()
-		o := Options{SegmentBytes: blockSize, Retention: 1 << 30}
+		o := Options{SegmentBytes: disk.Block, Retention: 1 << 30}
 		ls := newLogs(t, dir, o)
 		l := newApp(t, ls)
 		for range 100 {
@@ -225,7 +227,7 @@ func TestDroppedIsRecordedOnce(t *testing.T) {
 			}
 		}
 		if before { // the segments are removed without a record
-			l.trim(5 * blockSize)
+			l.trim(5 * disk.Block)
 		} else { // the record is written, the segments are still there
 			l.mu.Lock()
 			upTo := l.segments[4].first

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 // maxRoomTries limits how often one append looks for free space. Without it, a process
@@ -40,7 +42,7 @@ func (ls *Logs) wakeSyncer() {
 func (ls *Logs) tick() {
 	step := int64(punchStep)
 	if _, low := ls.low(); low {
-		step = blockSize
+		step = disk.Block
 	}
 	ls.syncAndPunch(step)
 	ls.retain()
@@ -78,21 +80,21 @@ func (ls *Logs) syncAndPunch(step int64) int64 {
 
 // renewReserve creates the reserve file again when there is space for it.
 func (ls *Logs) renewReserve() {
-	if ls.reserve.exists() {
+	if ls.reserve.Exists() {
 		return
 	}
-	free, _, err := ls.disk.space(ls.dir)
-	if err != nil || free < ls.o.Reserve+ls.reserve.size {
+	free, _, err := ls.disk.Space(ls.dir)
+	if err != nil || free < ls.o.Reserve+ls.reserve.Size {
 		return
 	}
-	if err := ls.reserve.create(ls.disk); err != nil {
+	if err := ls.reserve.Create(ls.disk); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
 	}
 }
 
 // low returns the free bytes, and reports whether they are less than the reserve.
 func (ls *Logs) low() (free int64, low bool) {
-	free, _, err := ls.disk.space(ls.dir)
+	free, _, err := ls.disk.Space(ls.dir)
 	if err != nil {
 		return ls.o.Reserve, false
 	}
@@ -105,11 +107,11 @@ func (ls *Logs) low() (free int64, low bool) {
 func (ls *Logs) makeRoom() bool {
 	ls.freeSpaceMu.Lock()
 	defer ls.freeSpaceMu.Unlock()
-	if ls.reserve.release() {
-		ls.log.Warn("the disk is full: released the reserved space to continue reading logs", "bytes", ls.reserve.size)
+	if ls.reserve.Release() {
+		ls.log.Warn("the disk is full: released the reserved space to continue reading logs", "bytes", ls.reserve.Size)
 		return true
 	}
-	return ls.syncAndPunch(blockSize) > 0 || ls.trimLargest() > 0
+	return ls.syncAndPunch(disk.Block) > 0 || ls.trimLargest() > 0
 }
 
 // clear frees space on a full disk up to the floor. It frees synced bytes in the
@@ -121,7 +123,7 @@ func (ls *Logs) clear() {
 	if free, _ := ls.low(); missing(free, ls.floor, ls.droppable()) == 0 {
 		return
 	}
-	ls.syncAndPunch(blockSize) // a segment that waits for its sync is open: it would still take space after its removal
+	ls.syncAndPunch(disk.Block) // a segment that waits for its sync is open: it would still take space after its removal
 	free, _ := ls.low()
 	need := missing(free, ls.floor, ls.droppable())
 	for need > 0 && free < ls.floor {
@@ -248,13 +250,13 @@ func (w syncWork) closeSealed() error {
 
 // run syncs segments, then the folders that hold their names, because a segment is
 // durable only if its name is.
-func (w syncWork) run(d disk, folders ...string) error {
+func (w syncWork) run(d disk.Ops, folders ...string) error {
 	var err error
 	for _, f := range w.sealed {
-		err = errors.Join(err, d.sync(f), f.Close())
+		err = errors.Join(err, d.Sync(f), f.Close())
 	}
 	if w.active != nil {
-		err = errors.Join(err, d.sync(w.active))
+		err = errors.Join(err, d.Sync(w.active))
 	}
 	if !w.names {
 		return err
@@ -264,7 +266,21 @@ func (w syncWork) run(d disk, folders ...string) error {
 		if openErr != nil {
 			return errors.Join(err, openErr)
 		}
-		err = errors.Join(err, d.syncDir(f), f.Close())
+		err = errors.Join(err, d.SyncDir(f), f.Close())
 	}
 	return err
+}
+
+// punchStep is the number of bytes that make it worthwhile to punch a hole.
+const punchStep = 1 << 20
+
+// holeEnd returns the offset up to which a capture file can be punched: whole blocks,
+// in steps that are worth the call. It returns punched itself if there is nothing to
+// do.
+func holeEnd(punched, synced, step int64) int64 {
+	end := synced &^ (disk.Block - 1)
+	if end-punched < step {
+		return punched
+	}
+	return end
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 const (
@@ -98,13 +100,13 @@ func (d *decoder) mark(pos int64, next uint64, last int64) mark {
 // old format. If there is no such mark, ok is false and reading starts at the beginning
 // of the segment.
 func (l *Log) seek(s segment, reached func(mark) bool) (m mark, old, ok bool) {
-	x := l.indexOf(s)
+	x := indexOf(l, s)
 	m, ok = x.before(reached)
 	return m, x.old, ok
 }
 
 // indexOf returns the index of s as it is now. It has no marks if s cannot be read.
-func (l *Log) indexOf(s segment) index {
+func indexOf(l *Log, s segment) index {
 	l.mu.Lock()
 	x := l.index
 	if x == nil || x.first != s.first {
@@ -258,7 +260,7 @@ func readCheckpoint(dir string, s segment) (checkpoint, error) {
 		return checkpoint{}, fmt.Errorf("cannot open segment: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	r := segmentReader{f: f, end: s.size, chunk: blockSize}
+	r := segmentReader{f: f, end: s.size, chunk: disk.Block}
 	return r.checkpoint(s)
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/logstream/disk"
 )
 
 const (
@@ -163,7 +165,7 @@ func (t *Tail) findPunched() {
 	}
 	t.holes.Lock()
 	defer t.holes.Unlock()
-	t.punched = holeEnd(0, min(from, to), blockSize)
+	t.punched = holeEnd(0, min(from, to), disk.Block)
 }
 
 // zero reports whether the byte at from is zero, as in a hole.
@@ -420,7 +422,7 @@ func (t *Tail) freeSynced() error {
 	if err := t.log.sync(); err != nil {
 		return err
 	}
-	_, err := t.punch(blockSize)
+	_, err := t.punch(disk.Block)
 	return err
 }
 
@@ -451,7 +453,7 @@ func (t *Tail) punch(step int64) (int64, error) {
 	if t.file == nil || end == t.punched {
 		return 0, nil
 	}
-	if err := t.log.logs.disk.punch(t.file, t.punched, end); err != nil {
+	if err := t.log.logs.disk.Punch(t.file, t.punched, end); err != nil {
 		return 0, fmt.Errorf("cannot punch a hole: %w", err)
 	}
 	given := end - t.punched

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/logstream/disk"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -178,7 +179,7 @@ func TestLowDiskFreesDrops(t *testing.T) {
 func TestFullDiskHolds(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{size: 1 << 41}
-	l, tail, leaf, f := manual(t, d, Options{SegmentBytes: blockSize})
+	l, tail, leaf, f := manual(t, d, Options{SegmentBytes: disk.Block})
 	for range 20 {
 		put(t, f, strings.Repeat("x", 1023)+"\n")
 		tail.step()
@@ -203,7 +204,7 @@ func TestFullDiskClears(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := &fullDisk{free: 1 << 40, size: 1 << 41, dir: dir}
-	ls, err := prepare(dir, Options{Reserve: 64 << 10, SegmentBytes: blockSize}, d.disk())
+	ls, err := prepare(dir, Options{Reserve: 64 << 10, SegmentBytes: disk.Block}, d.disk())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestFullDiskClears(t *testing.T) {
 	put(t, f, strings.Repeat("x", 1023)+"\n")
 	tail.step()
 	free, _ = ls.low()
-	if over := free - ls.floor; over < 0 || over > 2*blockSize { // the size of a segment
+	if over := free - ls.floor; over < 0 || over > 2*disk.Block { // the size of a segment
 		t.Errorf("%d bytes free, the floor is %d", free, ls.floor)
 	}
 	if got := take(t, large.Cursor(0), 1)[0].Seq; got == 1 {

@@ -2,17 +2,13 @@ package logstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/testkit"
@@ -165,38 +161,6 @@ func TestCopy(t *testing.T) {
 	}
 	cancel()
 	<-done
-}
-
-// The journal gets the source of a line in fields. A failure is logged once.
-func TestJournal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said strings.Builder
-		var sent []map[string]string
-		var fail error
-		j := newJournal(slog.New(slog.NewTextHandler(&said, nil)), func(string) string { return "shop" }, func(text string, p journal.Priority, fields map[string]string) error {
-			fields["TEXT"], fields["PRIORITY"] = text, fmt.Sprint(int(p))
-			sent = append(sent, fields)
-			return fail
-		})
-		j.write("guid", []Envelope{
-			{Seq: 7, Source: Source{Type: "APP/PROC/WEB/SIDECAR/AGENT", Index: 2, InstanceID: "i"}, Stream: Err, Text: []byte("a\xff")},
-			{Seq: 8, Source: Source{Type: "API"}, Stream: Out, Text: []byte("b")},
-		})
-		want := []map[string]string{
-			{"SYSLOG_IDENTIFIER": "dew", "APP": "shop", "APP_GUID": "guid", "PROCESS": "web", "SIDECAR": "AGENT", "INSTANCE": "2", "INSTANCE_ID": "i", "SOURCE": "APP/PROC/WEB/SIDECAR/AGENT", "DEW_SEQ": "7", "PRIORITY": "3", "TEXT": "a\uFFFD"},
-			{"SYSLOG_IDENTIFIER": "dew", "APP": "shop", "APP_GUID": "guid", "INSTANCE": "0", "SOURCE": "API", "DEW_SEQ": "8", "PRIORITY": "6", "TEXT": "b"},
-		}
-		if diff := cmp.Diff(want, sent); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		fail = errors.New("no journal")
-		j.write("guid", []Envelope{line("c"), line("d")})
-		fail = nil
-		j.write("guid", []Envelope{line("e")})
-		if got := strings.Count(said.String(), "no journal"); got != 1 {
-			t.Errorf("said %d times: %s", got, said.String())
-		}
-	})
 }
 
 // A log of the previous format is read, including its gap records, and continues in the

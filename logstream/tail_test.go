@@ -14,15 +14,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/logstream/disk"
 	"github.com/dewrun/dew/testkit"
 )
 
 // quickDisk does not wait for the disk, because these tests do not simulate a power
 // cut.
-func quickDisk() disk {
-	d := realDisk()
-	d.sync = func(*os.File) error { return nil }
-	d.syncDir = d.sync
+func quickDisk() disk.Ops {
+	d := disk.Real()
+	d.Sync = func(*os.File) error { return nil }
+	d.SyncDir = d.Sync
 	return d
 }
 
@@ -31,7 +32,7 @@ func newLogs(t testing.TB, dir string, o Options) *Logs {
 	return newLogsOn(t, dir, o, quickDisk())
 }
 
-func newLogsOn(t testing.TB, dir string, o Options, d disk) *Logs {
+func newLogsOn(t testing.TB, dir string, o Options, d disk.Ops) *Logs {
 	t.Helper()
 	ls, err := open(dir, o, d)
 	if err != nil {

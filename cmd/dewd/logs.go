@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/logstream/journal"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -112,7 +113,7 @@ func (d *daemon) logged() (map[string]bool, error) {
 // copyLogs copies the output of apps to the journal, if that is enabled.
 func (d *daemon) copyLogs(ctx context.Context) error {
 	if d.cfg.LogJournal {
-		d.logs.Copy(ctx, logstream.Journal(d.log, d.apps.name))
+		d.logs.Copy(ctx, journal.Writer(d.log, d.apps.name))
 	}
 	return nil
 }

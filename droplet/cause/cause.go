@@ -1,15 +1,13 @@
-package droplet
+// Package cause finds out from the output of tools why a build failed.
+package cause
 
 import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/dewrun/dew/droplet/stack"
 )
 
 // maxCause limits the part of a failed build's cause that comes from a tool's output.
@@ -38,25 +36,28 @@ var (
 	errorLine = regexp.MustCompile(`(?i)^(\**([a-z_.]*error|fatal|e)\b\s*[:!*]|\[!\])`)
 )
 
-// causeOf finds the line that says why a tool failed, among its lines on stderr, oldest
+// Hidden replaces secrets.
+const Hidden = "xxxxx"
+
+// Of finds the line that says why a tool failed, among its lines on stderr, oldest
 // first. It returns nothing if there is no such line.
-func causeOf(printed []string) string {
+func Of(printed []string) string {
 	var lines []string
 	for _, l := range printed {
-		if l = cleanLine(l); l != "" && !noise.MatchString(l) {
+		if l = Clean(l); l != "" && !noise.MatchString(l) {
 			lines = append(lines, l)
 		}
 	}
 	if len(lines) == 0 {
 		return ""
 	}
-	cause := cmp.Or(npmCause(lines), compilerCause(lines), firstMatch(lines, composerProblem), lastMatch(lines, errorLine), lastSentence(lines))
-	cause = errorWord.ReplaceAllString(cause, "")
-	return shortenCause(strings.ReplaceAll(cause, "/tmp/app/", ""))
+	why := cmp.Or(npmCause(lines), compilerCause(lines), firstMatch(lines, composerProblem), lastMatch(lines, errorLine), lastSentence(lines))
+	why = errorWord.ReplaceAllString(why, "")
+	return Shorten(strings.ReplaceAll(why, "/tmp/app/", ""))
 }
 
-// cleanLine returns a line without colors, control characters and secrets.
-func cleanLine(l string) string {
+// Clean returns a line without colors, control characters and secrets.
+func Clean(l string) string {
 	l = escapeSequence.ReplaceAllString(strings.ToValidUTF8(l, ""), "")
 	if i := strings.LastIndexByte(strings.TrimRight(l, "\r"), '\r'); i >= 0 {
 		l = l[i+1:] // a progress bar was printed before it
@@ -67,7 +68,7 @@ func cleanLine(l string) string {
 		}
 		return r
 	}, l)
-	return login.ReplaceAllString(strings.TrimSpace(l), "//"+hidden+"@")
+	return login.ReplaceAllString(strings.TrimSpace(l), "//"+Hidden+"@")
 }
 
 // npmCause returns the first sentence of npm about its error.
@@ -138,31 +139,10 @@ func lastMatch(lines []string, want *regexp.Regexp) (found string) {
 	return found
 }
 
-func shortenCause(s string) string {
+// Shorten returns the part of a text that is short enough for a message.
+func Shorten(s string) string {
 	if r := []rune(s); len(r) > maxCause {
 		return string(r[:maxCause]) + "…"
 	}
 	return s
-}
-
-// missingTool returns a message about a missing program of a built-in buildpack, and
-// how to install it. The buildpack reports the name and the Debian package, one per
-// line.
-func (b *Builds) missingTool(told string, st stack.Stack) string {
-	name, pkg, _ := strings.Cut(strings.TrimSpace(told), "\n")
-	name, pkg = shortenCause(cleanLine(name)), shortenCause(cleanLine(pkg))
-	if st.Name == stack.HostName {
-		return fmt.Sprintf("%s is not installed on this machine. Install it: apt install %s", name, pkg)
-	}
-	missing := fmt.Sprintf("%s is not installed in stack %s.", name, st.Name)
-	if b.o.StackStore != nil {
-		if k, err := b.o.StackStore.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
-			// A stack with apps must not change, so the message suggests another stack.
-			next := st.Name + "-" + pkg
-			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(stack.DebianPackages, p) })
-			return missing + fmt.Sprintf(" Build a stack that has it: dew stack build debian --include %s --name %s, then set `stack: %s`",
-				strings.Join(append(include, pkg), ","), next, next)
-		}
-	}
-	return missing + " Choose a stack that has it. To list the stacks, run: dew stacks"
 }
