@@ -123,7 +123,7 @@ func nameOfTar(t testing.TB, raw []byte) string {
 			last := sha256.Sum256(fmt.Appendf(nil, "package %x\n%s", sum.Sum(nil), raw[at:]))
 			return hex.EncodeToString(last[:])
 		}
-		content := make([]byte, sha256.Size) // zeros for what has no content
+		content := make([]byte, sha256.Size) // zeros for an entry without content
 		if h.Size > 0 {
 			s := sha256.Sum256(testkit.Must(io.ReadAll(tr))(t))
 			content = s[:]

@@ -178,14 +178,7 @@ func (f openStream) Run(ctx context.Context, c *logstream.Cursor) error {
 			c, gone = c.Skip()
 			err = f.Out.gap(gone, c.At()-1)
 		case err == nil:
-			err = f.Out.encode(es)
-			for err == nil && c.Behind() && len(f.Out.buf) < sendSize {
-				more, stop := c.Stored(ctx)
-				if stop != nil || len(more) == 0 {
-					break // Next returns the same error
-				}
-				err = f.Out.add(more)
-			}
+			err = f.encode(ctx, c, es)
 			c.Release() // a slow client holds only the lines being sent to it
 			if err == nil {
 				err = f.Out.send(f.Out.buf)
@@ -199,6 +192,19 @@ func (f openStream) Run(ctx context.Context, c *logstream.Cursor) error {
 			return err
 		}
 	}
+}
+
+// encode encodes lines, and more lines if they are stored already, for one write.
+func (f openStream) encode(ctx context.Context, c *logstream.Cursor, es []logstream.Envelope) error {
+	err := f.Out.encode(es)
+	for err == nil && c.Behind() && len(f.Out.buf) < sendSize {
+		more, stop := c.Stored(ctx)
+		if stop != nil || len(more) == 0 {
+			return nil // Next returns the same error
+		}
+		err = f.Out.add(more)
+	}
+	return err
 }
 
 // waitForPause waits until streamPause has passed since the last write.

@@ -7,7 +7,7 @@ const (
 	sumBufferSize = 128 << 10
 )
 
-// Checksum computes the SHA-256 checksum of what is written to it, in its own goroutine.
+// Checksum computes the SHA-256 checksum of the bytes written to it, in its own goroutine.
 // The checksum of a file takes longer than all other steps of storing it.
 type Checksum struct {
 	full, free chan []byte
