@@ -26,7 +26,6 @@ type Cursor struct {
 
 	reuse bool   // returned lines are valid only until the next call
 	piece *piece // memory of the returned lines, nil between Release and Next
-	have  []byte // bytes of the segment from pos on that are in piece
 	more  bool   // the log had more lines than the last Next returned
 
 	want matcher
@@ -60,9 +59,10 @@ func (c *Cursor) Release() {
 		return
 	}
 	if cap(c.piece.buf) <= keptPiece {
+		c.piece.have = nil
 		pieces.Put(c.piece)
 	}
-	c.piece, c.have = nil, nil
+	c.piece = nil
 }
 
 // Behind reports whether the log had more lines than the last Next returned.
@@ -202,7 +202,10 @@ func (c *Cursor) nextSegment(v view, i int, cause error) ([]Envelope, error) {
 
 // seekInSegment moves to the position in s that is nearest before c.next.
 func (c *Cursor) seekInSegment(s segment) {
-	c.segment, c.pos, c.have, c.batch, c.dec = s.first, 0, nil, batch{}, decoder{}
+	c.segment, c.pos, c.batch, c.dec = s.first, 0, batch{}, decoder{}
+	if c.piece != nil {
+		c.piece.have = nil
+	}
 	if c.next == s.first {
 		return
 	}

@@ -240,6 +240,28 @@ func TestAt(t *testing.T) {
 	}
 }
 
+// A cursor that was found by time shares no memory with other readers.
+func TestSinceSharesNothing(t *testing.T) {
+	t.Parallel()
+	l := manyLines(t, Options{SegmentBytes: 512 << 10}, 300)
+	lines := all(t, l.Cursor(1).UpTo(l.LastSeq()))
+	for i := 1; i < len(lines); i += 211 {
+		c, err := l.since(lines[i].Time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := pieces.Get().(*piece)
+		for n := range other.buf {
+			other.buf[n] = 0xff
+		}
+		got := all(t, c.UpTo(lines[i].Seq+10))
+		if len(got) == 0 || got[0].Seq != lines[i].Seq || string(got[0].Text) != string(lines[i].Text) {
+			t.Fatalf("from line %d: %d lines", lines[i].Seq, len(got))
+		}
+		pieces.Put(other)
+	}
+}
+
 // Reading can start at any line, through the index.
 func TestCursorBeginsAnywhere(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ const (
 type piece struct {
 	lines []Envelope
 	buf   []byte
+	have  []byte // the end of buf, if it is the bytes at the position of the cursor
 }
 
 var pieces = sync.Pool{New: func() any {
@@ -59,8 +60,7 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 	if c.piece == nil {
 		c.piece = pieces.Get().(*piece)
 	}
-	r := segmentReader{f: &f, pos: c.pos, end: s.size, have: c.have, chunk: pieceSize, buf: c.piece.buf}
-	c.have = nil
+	r := segmentReader{f: &f, pos: c.pos, end: s.size, have: c.piece.have, chunk: pieceSize, buf: c.piece.buf}
 	es := c.piece.lines[:0]
 	var err error
 	if r.pos == 0 {
@@ -69,9 +69,9 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 	if err == nil {
 		es, err = c.readPiece(&r, es)
 	}
-	c.piece.buf, c.piece.lines = r.buf, es[:0]
+	c.piece.buf, c.piece.lines, c.piece.have = r.buf, es[:0], nil
 	if err == nil && r.pos == c.pos {
-		c.have = r.have
+		c.piece.have = r.have
 	}
 	if !c.reuse {
 		es = keep(es)

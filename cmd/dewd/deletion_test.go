@@ -301,9 +301,9 @@ func (w *deletionTest) nothingLeft(o *deletionOrg) {
 // checkNone checks that containerd has no such object, except those of the stack.
 func (w *deletionTest) checkNone(kind string) error {
 	cmd := exec.Command("ctr", "-a", filepath.Join(w.run, "containerd", "containerd.sock"), "-n", w.names.Namespace, kind, "ls")
-	out, err := cmd.CombinedOutput()
+	out, err := cmd.Output() // ctr of containerd 2 warns on stderr
 	if err != nil {
-		return fmt.Errorf("ctr: %w: %s", err, out)
+		return fmt.Errorf("ctr: %w", err)
 	}
 	left := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n")[1:], func(line string) bool {
 		return strings.HasPrefix(line, "dew-stack-")
