@@ -42,34 +42,41 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
-	image, sha, err := imageOf(f, k.SHA256, commands)
+	image, err := imageOf(f, k.SHA256, commands)
 	if err != nil {
 		return Droplet{}, err
 	}
+	image.bytes, image.fresh = archive.UntilDone(ctx, image.bytes), w.Fresh
 	b.o.Say(w.App, "Uploading droplet...")
-	if err := b.droplets.addNamed(sha, archive.UntilDone(ctx, image), built(b, Droplet{App: w.App, Stack: st.Name})); err != nil {
+	if err := b.droplets.addNamed(image, built(b, Droplet{App: w.App, Stack: st.Name})); err != nil {
 		return Droplet{}, err
 	}
-	uploaded(b, w.App, sha)
+	uploaded(b, w.App, image.name)
 	return Droplet{
-		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
+		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: image.name, Commands: commands,
 		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack, GUID: builtInGUID(BinaryBuildpack), Version: b.o.Version}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,
 	}, nil
 }
 
 // imageOf returns the tar of an image: the bytes of the package, then staging_info.yml.
-// The name of the image is a checksum of both, but does not read the package again.
-func imageOf(f *os.File, tree string, commands map[string]string) (tar io.Reader, name string, err error) {
+// The name of the image is a checksum of the name of the package and of the end, so the
+// package need not be read for it. If an image is composed in another way, the words in the
+// checksum must change.
+func imageOf(f *os.File, tree string, commands map[string]string) (namedImage, error) {
 	fi, err := f.Stat()
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read package: %w", err)
+		return namedImage{}, fmt.Errorf("cannot read package: %w", err)
 	}
 	tail, err := tailOf(commands)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
+		return namedImage{}, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
 	sum := sha256.Sum256(append([]byte("package "+tree+"\n"), tail...))
-	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-archive.TarEnd), bytes.NewReader(tail)), hex.EncodeToString(sum[:]), nil
+	bits := fi.Size() - archive.TarEnd
+	return namedImage{
+		name: hex.EncodeToString(sum[:]), size: bits + int64(len(tail)),
+		bytes: io.MultiReader(io.NewSectionReader(f, 0, bits), bytes.NewReader(tail)),
+	}, nil
 }
 
 // tailOf returns the end of the tar of an image: staging_info.yml and the end marker.

@@ -23,7 +23,7 @@ type Droplet struct {
 	Package    string            `json:"package,omitempty"` // guid
 	Stack      string            `json:"stack"`
 	State      string            `json:"state,omitempty"`    // empty: DropletStaged
-	Image      string            `json:"image,omitempty"`    // sha256 of the tree; empty: only the stack
+	Image      string            `json:"image,omitempty"`    // name of the image; empty: only the stack
 	Commands   map[string]string `json:"commands,omitempty"` // commands by process type
 	Sidecars   []FoundSidecar    `json:"sidecars,omitempty"`
 	Buildpacks []UsedBuildpack   `json:"buildpacks,omitempty"` // in the order of their runs

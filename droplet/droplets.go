@@ -69,10 +69,19 @@ func (s *Droplets) addImage(r io.Reader, complete func(sha string)) (sha string,
 	return s.add(func(f *os.File) (string, error) { return fill(f, r) }, complete)
 }
 
-// addNamed is addImage for an image whose name is another checksum of its content. If the
-// image exists, r is not read.
-func (s *Droplets) addNamed(sha string, r io.Reader, complete func(sha string)) error {
-	if s.hold(sha) {
+// namedImage is an image whose name is known before its bytes are read.
+type namedImage struct {
+	name  string
+	size  int64
+	bytes io.Reader
+	fresh bool // write it even if it exists
+}
+
+// addNamed is addImage for an image whose name is known. If the image exists, its bytes are
+// not read.
+func (s *Droplets) addNamed(i namedImage, complete func(sha string)) error {
+	sha := i.name
+	if !i.fresh && s.hold(sha, i.size) {
 		complete(sha)
 		if err := s.db.SyncDir(s.dir); err != nil { // its name can be new
 			s.releaseImage(sha)
@@ -80,15 +89,15 @@ func (s *Droplets) addNamed(sha string, r io.Reader, complete func(sha string)) 
 		}
 		return nil
 	}
-	_, err := s.add(func(f *os.File) (string, error) { return sha, copyChecked(f, r) }, complete)
+	_, err := s.add(func(f *os.File) (string, error) { return sha, copyChecked(f, i.bytes) }, complete)
 	return err
 }
 
-// hold keeps an image, if it exists, until the caller releases it.
-func (s *Droplets) hold(sha string) bool {
+// hold keeps an image, if it exists with this size, until the caller releases it.
+func (s *Droplets) hold(sha string, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := os.Stat(s.path(sha)); err != nil {
+	if fi, err := os.Stat(s.path(sha)); err != nil || fi.Size() != size {
 		return false
 	}
 	s.fresh[sha]++

@@ -314,13 +314,14 @@ func TestImageBeforeSync(t *testing.T) {
 	}
 }
 
-// An image that exists already is not written again. It stays until it is released.
+// An image that exists already is not written again, unless it is incomplete or a restage
+// asks for it. It stays until it is released.
 func TestAddNamedImageTwice(t *testing.T) {
 	s := newTestDroplets(t)
 	image, sha := pack(t, file("app/a")), strings.Repeat("ab", 32)
 	calls := 0
 	for _, r := range []io.Reader{bytes.NewReader(image), iotest.ErrReader(errors.New("the image was read again"))} {
-		err := s.addNamed(sha, r, func(got string) {
+		err := s.addNamed(namedImage{name: sha, size: int64(len(image)), bytes: r}, func(got string) {
 			calls++
 			if got != sha {
 				t.Errorf("complete got %s, want %s", got, sha)
@@ -333,7 +334,22 @@ func TestAddNamedImageTwice(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("%d calls, want 2", calls)
 	}
-	for _, left := range []int{1, 1, 0} {
+	for _, fresh := range []bool{false, true} {
+		damaged := image[:len(image)/2]
+		if fresh {
+			damaged = bytes.Repeat([]byte("x"), len(image))
+		}
+		if err := os.WriteFile(s.path(sha), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.addNamed(namedImage{name: sha, size: int64(len(image)), bytes: bytes.NewReader(image), fresh: fresh}, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		if got := testkit.Must(os.ReadFile(s.path(sha)))(t); !bytes.Equal(got, image) {
+			t.Errorf("a damaged image was kept, fresh: %t", fresh)
+		}
+	}
+	for _, left := range []int{1, 1, 1, 1, 0} {
 		if _, err := s.Collect(); err != nil {
 			t.Fatal(err)
 		}

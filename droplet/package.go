@@ -48,7 +48,7 @@ type Package struct {
 	App       string             `json:"app"` // guid
 	Type      string             `json:"type"`
 	State     PackageState       `json:"state"`
-	SHA256    string             `json:"sha256,omitempty"` // checksum of its tree: equal files, equal sha256
+	SHA256    string             `json:"sha256,omitempty"` // name of its tree: equal files, equal name
 	Size      int64              `json:"size,omitempty"`   // bytes of its files together
 	Error     string             `json:"error,omitempty"`  // reason why it is FAILED
 	CreatedAt time.Time          `json:"created_at"`

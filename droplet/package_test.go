@@ -102,7 +102,7 @@ func list(t testing.TB, p *Packages, sha string) []string {
 }
 
 // Uploads that differ only in order, times, missing folders and modes of folders give
-// one tree. It is sorted, and named after its bytes.
+// one tree. It is sorted, and named after its entries.
 func TestUploadStoresEqualFilesOnce(t *testing.T) {
 	p := newPackages(t)
 	first := mustUpload(t, p, nil, zipOf(t,

@@ -226,7 +226,9 @@ type span64 struct{ first, last uint64 }
 // each calls tell with the number of each line in the range that f wants. It skips
 // lines that were trimmed since.
 func (l *Log) each(ctx context.Context, f Filter, within span64, tell func(seq uint64) bool) error {
-	for c := l.Cursor(within.first).Brief().Only(f).UpTo(within.last); ; {
+	c := l.Cursor(within.first).Brief().Only(f).UpTo(within.last)
+	defer func() { c.Release() }()
+	for {
 		es, err := c.Next(ctx)
 		switch {
 		case errors.Is(err, ErrTrimmed):

@@ -36,20 +36,24 @@ type part struct {
 	wanted []int  // for each mark, the wanted lines in the segment before it
 }
 
-// partOf returns the lines of s within a span. Without usable numbers it has no marks.
+// partOf returns the lines of s within a span. It has the marks up to the first gap record
+// in the span, and none if the numbers are not known.
 func partOf(l *Log, s segment, f Filter, within span64) part {
 	p := part{log: l, f: f, within: within}
 	m, ok := f.bySource()
 	if !ok {
 		return p
 	}
+	gaps := 0 // before the first mark
 	for _, x := range indexOf(l, s).marks {
 		if x.next < within.first || x.next > within.last+1 {
 			continue
 		}
-		n, ok := m.count(x)
-		if !ok {
-			p.marks, p.wanted = nil, nil
+		n, others, ok := m.count(x)
+		if len(p.marks) == 0 {
+			gaps = others
+		}
+		if !ok || others != gaps { // a gap record is wanted for other reasons than its source
 			break
 		}
 		p.marks, p.wanted = append(p.marks, x), append(p.wanted, n)
@@ -116,21 +120,19 @@ func (f Filter) bySource() (matcher, bool) {
 	return f.matcher(), f.Contains == "" && f.Tails == nil
 }
 
-// count returns how many lines m wants before a mark. It returns false if the mark does
-// not know: a gap record is wanted for other reasons than its source.
-func (m *matcher) count(x mark) (n int, ok bool) {
+// count returns how many lines m wants before a mark, and the number of gap records there.
+// It returns false if the mark does not know.
+func (m *matcher) count(x mark) (n, gaps int, ok bool) {
 	if len(x.lines) != len(x.entries) {
-		return 0, false
+		return 0, 0, false
 	}
 	for i, lines := range x.lines {
-		if lines[0] > 0 {
-			return 0, false
-		}
+		gaps += int(lines[0])
 		for stream := 1; stream < len(lines); stream++ {
 			if lines[stream] > 0 && m.wants(&Envelope{Source: x.entries[i].Source, Stream: Stream(stream)}) {
 				n += int(lines[stream])
 			}
 		}
 	}
-	return n, true
+	return n, gaps, true
 }

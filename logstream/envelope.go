@@ -50,7 +50,7 @@ type Source struct {
 }
 
 // Process returns the process type, and the name of the sidecar, of a line that a process
-// of an app printed. Both are in upper case.
+// of an app printed, in upper case. Both are empty for other lines.
 func (s Source) Process() (process, sidecar string) {
 	rest, ok := strings.CutPrefix(s.Type, "APP/PROC/")
 	if !ok {

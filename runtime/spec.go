@@ -47,7 +47,7 @@ type Spec struct {
 	Cell      string
 	Droplet   string // guid, empty for the bare stack
 	Stack     stack.Stack
-	Image     string            // sha256 of the droplet's tree, empty for the bare stack
+	Image     string            // name of the droplet's image, empty for the bare stack
 	Build     string            // KindStaging: guid of the build
 	Layers    []droplet.Layer   // KindStaging: unpacked into the writable layer before any process starts
 	Task      string            // KindTask: guid of the task

@@ -194,9 +194,15 @@ func (f openStream) Run(ctx context.Context, c *logstream.Cursor) error {
 	}
 }
 
-// encode encodes lines, and more lines if they are stored already, for one write.
+// encode encodes lines, and more lines if they are stored already, for one write. It does
+// not search for them longer than the pause between two writes.
 func (f openStream) encode(ctx context.Context, c *logstream.Cursor, es []logstream.Envelope) error {
 	err := f.Out.encode(es)
+	if !c.Behind() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, streamPause)
+	defer cancel()
 	for err == nil && c.Behind() && len(f.Out.buf) < sendSize {
 		more, stop := c.Stored(ctx)
 		if stop != nil || len(more) == 0 {
@@ -391,7 +397,8 @@ func (o *lineWriter) add(es []logstream.Envelope) (err error) {
 }
 
 // sendSize is how many bytes a stream collects for one write, if so many lines are stored.
-const sendSize = 64 << 10
+// With one more read, they fit into a buffer that is reused.
+const sendSize = 48 << 10
 
 // keptBuffer is the maximum size of a buffer that is reused.
 const keptBuffer = 128 << 10

@@ -13,7 +13,7 @@ type Droplet struct {
 	Lifecycle         Lifecycle            `json:"lifecycle"`
 	ExecutionMetadata string               `json:"execution_metadata"`
 	ProcessTypes      map[string]string    `json:"process_types"`
-	Checksum          *Checksum            `json:"checksum"` // sha256 of the image
+	Checksum          *Checksum            `json:"checksum"` // identifies the image, not the bytes of the download
 	Buildpacks        []DropletBuildpack   `json:"buildpacks"`
 	Stack             string               `json:"stack"`
 	Image             *string              `json:"image"`

@@ -33,7 +33,7 @@ type Package struct {
 // PackageData describes the files.
 type PackageData struct {
 	Error    *string   `json:"error"`
-	Checksum *Checksum `json:"checksum"` // sha256 of the tree, null before the upload
+	Checksum *Checksum `json:"checksum"` // identifies the files, not the bytes of the download; null before the upload
 
 	// Only for PackageDocker.
 	Image    string `json:"image,omitempty"`

@@ -70,8 +70,9 @@ type Place struct {
 }
 
 // Pool stores trees, each as one tar under a sha256 of its entries: equal trees have equal
-// names. The index next to it has the offset of each content. The trees together are the
-// pool of resources, so no file is stored twice for it.
+// names. A tree of an older dewd has the sha256 of its tar as its name. The index next to
+// the tar has the offset of each content. The trees together are the pool of resources, so
+// no file is stored twice for it.
 //
 //	<sha256>.tar    app/ app/a app/b …   sorted, one time, no owner
 //	<sha256>.index  sha1, size, offset, sha256 and CRC of every content
@@ -306,29 +307,22 @@ func (p *Pool) findSame(b *Upload) (*tree, error) {
 	if slices.ContainsFunc(b.Entries, func(e entry) bool { return !e.known() }) {
 		return nil, nil
 	}
-	t := p.listed(listing(b.Entries))
-	if t == nil {
-		return nil, nil
-	}
-	can, err := p.reads(b.by, t)
-	if err != nil || !can {
-		p.release([]*tree{t})
-		return nil, err
-	}
-	return t, nil
-}
-
-// listed returns the tree with a listing, for use.
-func (p *Pool) listed(list [sha256.Size]byte) *tree {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range p.trees {
-		if t.list == list {
-			t.users++
-			return t
+	list := listing(b.Entries)
+	trees := p.hold() // newest first: one of an older dewd can have the same listing
+	defer p.release(trees)
+	for _, t := range trees {
+		if t.list != list {
+			continue
+		}
+		can, err := p.reads(b.by, t)
+		if err != nil {
+			return nil, err
+		}
+		if can {
+			return p.use(t.sha), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // listing returns the hash of everything that identifies a tree. Paths and targets have

@@ -112,7 +112,7 @@ const imageLabel, appLabel = names.LabelPrefix + "image", names.LabelPrefix + "a
 // snapshot is a committed snapshot: a stack, or a droplet's tree on a stack.
 type snapshot struct {
 	key, parent string
-	image       string // sha256 of the tree; empty for a stack
+	image       string // name of the image; empty for a stack
 	app         string // guid; empty for a stack
 }
 
