@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/platform"
 )
 
@@ -72,7 +73,7 @@ func TestApp(t *testing.T) {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
 	var logLines []string
-	for _, e := range must(w.log(a.GUID).Newest(t.Context(), 10))(t) {
+	for _, e := range must(w.log(a.GUID).NewestOf(t.Context(), 10, logstream.Filter{}))(t) {
 		logLines = append(logLines, fmt.Sprintf("[%s/%d] %s %s", e.Source.Type, e.Source.Index, e.Stream, strings.ReplaceAll(string(e.Text), a.GUID, "G")))
 	}
 	if diff := cmp.Diff(logLines, []string{

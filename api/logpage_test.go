@@ -34,7 +34,7 @@ func TestLogPageBytes(t *testing.T) {
 	if err := l.Gap(logstream.Source{Type: "CELL"}, "test", 3); err != nil {
 		t.Fatal(err)
 	}
-	all := must(l.Newest(t.Context(), 1000))(t)
+	all := must(l.NewestOf(t.Context(), 1000, logstream.Filter{}))(t)
 	for _, query := range []string{"limit=1", "limit=256", "limit=257", "limit=701", "limit=1000", "limit=1000&descending=true", "limit=300&descending=true"} {
 		want := slices.Clone(all)
 		if strings.Contains(query, "descending") {

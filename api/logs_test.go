@@ -34,7 +34,7 @@ func TestLogCacheIsStrict(t *testing.T) {
 	}
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"name":"store"}`, nil) // lines have the current name
 	body := w.request("GET", "/api/v1/read/"+a.GUID+"?envelope_types=LOG&start_time=-6795364578871345152", "").Body.Bytes()
-	second := must(w.log(a.GUID).Newest(t.Context(), 2))(t)[0].Time.UnixNano()
+	second := must(w.log(a.GUID).NewestOf(t.Context(), 2, logstream.Filter{}))(t)[0].Time.UnixNano()
 	golden(t, "logcache-read", w.request("GET", fmt.Sprintf("/api/v1/read/%s?envelope_types=LOG&limit=1&start_time=%d", a.GUID, second), "").Body.Bytes())
 	// Clients refuse unknown fields at any level.
 	d := json.NewDecoder(bytes.NewReader(body))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -129,7 +130,7 @@ func (r *receiver) wait(n int) {
 func (w *world) logHas(text string) {
 	w.t.Helper()
 	testkit.EventuallyTrue(w.t, "the log has "+text, func() bool {
-		es, err := w.log.Newest(w.t.Context(), 1000)
+		es, err := w.log.NewestOf(w.t.Context(), 1000, logstream.Filter{})
 		if err != nil {
 			w.t.Fatal(err)
 		}

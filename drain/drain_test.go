@@ -291,7 +291,7 @@ func TestFailureIsReportedOnce(t *testing.T) {
 	w.start("syslog://user:hidden@" + r.address)
 	w.print(3)
 	said := func() (out []string) {
-		es, err := w.log.Newest(t.Context(), 100)
+		es, err := w.log.NewestOf(t.Context(), 100, logstream.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/testkit"
 )
 
 // drainMessages returns the messages of drains in the app's log.
 func (w *world) drainMessages() (out []string) {
 	w.t.Helper()
-	es, err := w.log.Newest(w.t.Context(), 1000)
+	es, err := w.log.NewestOf(w.t.Context(), 1000, logstream.Filter{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

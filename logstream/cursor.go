@@ -252,12 +252,6 @@ func (c *Cursor) selectWanted(es []Envelope) []Envelope {
 	return kept
 }
 
-// Newest returns the last n lines that are in the log now, or all lines if fewer are
-// stored.
-func (l *Log) Newest(ctx context.Context, n int) ([]Envelope, error) {
-	return l.NewestOf(ctx, n, Filter{})
-}
-
 // NewestOf returns the last n of the lines in the log that f wants, or all of them if
 // fewer are stored.
 func (l *Log) NewestOf(ctx context.Context, n int, f Filter) ([]Envelope, error) {

@@ -60,7 +60,7 @@ func TestAppendSetsSeqAndTime(t *testing.T) {
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
-	if es, err := l.Newest(t.Context(), 5); err != nil || len(es) != 0 {
+	if es, err := l.NewestOf(t.Context(), 5, Filter{}); err != nil || len(es) != 0 {
 		t.Errorf("of an empty log: %v, %v", es, err)
 	}
 	for i := range 7 {
@@ -69,7 +69,7 @@ func TestNewest(t *testing.T) {
 		}
 	}
 	for n, first := range map[int]uint64{3: 5, 7: 1, 100: 1} {
-		es, err := l.Newest(t.Context(), n)
+		es, err := l.NewestOf(t.Context(), n, Filter{})
 		if err != nil || len(es) != min(n, 7) || es[0].Seq != first || es[len(es)-1].Seq != 7 {
 			t.Errorf("newest %d = %v, %v, want those from %d to 7", n, es, err, first)
 		}

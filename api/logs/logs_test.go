@@ -184,7 +184,7 @@ func TestLogCacheWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := must(l.Newest(t.Context(), 10000))(t)
+	all := must(l.NewestOf(t.Context(), 10000, logstream.Filter{}))(t)
 	if len(all) != 35*35 {
 		t.Fatalf("lines = %d, want 1225", len(all))
 	}
