@@ -145,9 +145,9 @@ func TestLayerViolation(t *testing.T) {
 		want string
 	}{
 		{"down", imported{pkg: "runtime", path: module + "/app"}, ""},
-		{"up", imported{pkg: "app", path: module + "/runtime"}, "layer 1 imports layer 3"},
-		{"sideways", imported{pkg: "health", path: module + "/droplet"}, "layer 2 imports layer 2"},
-		{"commands are not libraries", imported{pkg: "cmd/dew", path: module + "/cmd/dewd"}, "layer 11 imports layer 11"},
+		{"up", imported{pkg: "app", path: module + "/runtime"}, "layer 2 imports layer 4"},
+		{"sideways", imported{pkg: "health", path: module + "/droplet"}, "layer 3 imports layer 3"},
+		{"commands are not libraries", imported{pkg: "cmd/dew", path: module + "/cmd/dewd"}, "layer 12 imports layer 12"},
 		{"unknown importer", imported{pkg: "util", path: module + "/app"}, "package util is in no layer"},
 		{"unknown import", imported{pkg: "api", path: module + "/util"}, "package util is in no layer"},
 		{"standard library", imported{pkg: "store", path: "os"}, ""},
@@ -160,11 +160,11 @@ func TestLayerViolation(t *testing.T) {
 		{"testkit in a package for tests", imported{pkg: "runtime/kubernetes/kubetest", path: module + "/testkit"}, ""},
 		{"a package for tests outside of tests", imported{pkg: "cmd/dewd", path: module + "/runtime/kubernetes/kubetest"}, "runtime/kubernetes/kubetest is only for tests"},
 		{"fakes in tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest", test: true}, ""},
-		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "layer 3 imports layer 4"},
+		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "layer 4 imports layer 5"},
 		{"external test", imported{pkg: "store", path: module + "/store", test: true}, ""},
-		{"test upwards", imported{pkg: "store", path: module + "/app", test: true}, "layer 0 imports layer 1"},
+		{"test upwards", imported{pkg: "store", path: module + "/app", test: true}, "layer 0 imports layer 2"},
 		{"the engine's suite", imported{pkg: "runtime/containerd", path: module + "/runtime/runtimetest", test: true}, ""},
-		{"fakes below what they stand on", imported{pkg: "app", path: module + "/runtime/runtimetest", test: true}, "layer 1 imports layer 4"},
+		{"fakes below what they stand on", imported{pkg: "app", path: module + "/runtime/runtimetest", test: true}, "layer 2 imports layer 5"},
 		{"example", imported{pkg: "examples/hello", path: module + "/store"}, "examples are apps: they know nothing of dew"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
