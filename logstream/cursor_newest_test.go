@@ -31,6 +31,11 @@ func TestNewestByMarks(t *testing.T) {
 			if err := l.Gap(Source{Type: "CELL"}, LostRetention, 3); err != nil {
 				t.Fatal(err)
 			}
+			for i := range 100 { // several marks
+				if err := l.Append(bulk(i, 20)...); err != nil {
+					t.Fatal(err)
+				}
+			}
 			return l
 		},
 		"failed write": func(t *testing.T, l *Log) *Log {
