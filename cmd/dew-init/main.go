@@ -1,7 +1,8 @@
 // Command dew-init is dew's program inside every container. It has three modes:
 //
-//	dew-init [init …]              PID 1: reaps orphaned processes, and pauses
-//	                               processes whose output fills the disk unread
+//	dew-init [init …]              PID 1: starts the main process, reaps orphaned
+//	                               processes, and pauses processes whose output
+//	                               fills the disk unread
 //	dew-init launch … -- COMMAND   waits at a gate, then becomes the command
 //	dew-init session …             waits for its leaf, then becomes a shell
 //
@@ -27,7 +28,7 @@ const (
 )
 
 const usage = "usage: dew-init [init]\n" +
-	"       dew-init init --capture DIR --freezer DIR --freeze WORD --thaw WORD --limit BYTES --reserve BYTES -- EXEC...\n" +
+	"       dew-init init [--main FILE] --capture DIR --freezer DIR --freeze WORD --thaw WORD --limit BYTES --reserve BYTES -- EXEC...\n" +
 	"       dew-init launch [--shell PATH] [--no-profile] -- COMMAND\n" +
 	"       dew-init launch --exec -- PROGRAM [ARGUMENT]...\n" +
 	"       dew-init session [--cgroup CONTROLLER:LEAF] [--shell PATH] [--profile] [--modes MODES] [-- COMMAND]\n" +
@@ -40,15 +41,10 @@ func main() {
 
 func run(args []string) int {
 	if len(args) == 0 || (len(args) == 1 && args[0] == "init") {
-		return reap(nil)
+		return reap(nil, nil)
 	}
 	if args[0] == "init" {
-		g, err := parseGuard(args[1:])
-		if err != nil {
-			return fail(exitUsage, err.Error()+"\n"+usage)
-		}
-		g.open()
-		return reap(g)
+		return runInit(args[1:])
 	}
 	if args[0] == "session" {
 		s, err := parseSession(args[1:])
@@ -65,6 +61,27 @@ func run(args []string) int {
 		return fail(exitUsage, err.Error()+"\n"+usage)
 	}
 	return l.run()
+}
+
+// runInit is PID 1 of a container with processes.
+func runInit(args []string) int {
+	var path string
+	if len(args) > 1 && args[0] == "--main" {
+		path, args = args[1], args[2:]
+	}
+	g, err := parseGuard(args)
+	if err != nil {
+		return fail(exitUsage, err.Error()+"\n"+usage)
+	}
+	var m *mainProcess
+	if path != "" {
+		// It comes first: the process must not inherit what PID 1 ignores.
+		if m, err = startMain(path); err != nil {
+			return fail(exitCannotExecute, "cannot start the main process: "+err.Error())
+		}
+	}
+	g.open()
+	return reap(g, m)
 }
 
 // fail prints the message on stderr, which is the app's log, and returns the status.

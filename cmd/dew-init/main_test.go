@@ -69,6 +69,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{"unknown command", []string{"lunch"}, "dew-init: unknown command lunch\n"},
 		{"too much for init", []string{"init", "now"}, "dew-init: now needs a value\n"},
+		{"no guard", []string{"init", "--main", "/x"}, "dew-init: init needs either no arguments, or all options and a process after --\n"},
 		{"no command", []string{"launch"}, "dew-init: the command after -- is missing\n"},
 		{"nothing after the dashes", []string{"launch", "--"}, "dew-init: the command after -- is missing\n"},
 		{"unknown option", []string{"launch", "--sehll", "/bin/sh", "--", "true"}, "dew-init: unknown option --sehll\n"},

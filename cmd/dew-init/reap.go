@@ -9,8 +9,8 @@ import (
 
 // reap is the main loop of PID 1. It reaps every orphaned process until SIGTERM. Then
 // the kernel kills all other processes in the namespace. A guard, if there is one, runs
-// in parallel.
-func reap(g *guard) int {
+// in parallel. The exit of the main process, if PID 1 started one, is reported.
+func reap(g *guard, m *mainProcess) int {
 	// Room for one SIGCHLD is enough: signals can be merged, and one round reaps all.
 	// SIGTERM has its own channel, so that the channel is never full for it.
 	children := make(chan os.Signal, 1)
@@ -27,7 +27,7 @@ func reap(g *guard) int {
 		go g.run()
 	}
 	for {
-		collect() // also before the first wait, because children could have exited already
+		collect(m) // also before the first wait, because children could have exited already
 		select {
 		case <-children:
 		case <-end:
@@ -37,14 +37,16 @@ func reap(g *guard) int {
 }
 
 // collect reaps every child that has exited.
-func collect() {
+func collect(m *mainProcess) {
 	for {
-		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil || pid <= 0 { // ECHILD: no child at all. 0: all children are alive
 			return
 		}
+		m.reaped(pid, ws)
 	}
 }

@@ -26,7 +26,7 @@ var layers = map[string]int{
 	"api/present": 9, "cmd/dewd/cluster": 9, "fire": 9,
 	"api/rest": 8, "fire/check": 8, "fire/faults": 8, "runtime/containerd": 8, "runtime/kubernetes": 8, "services/builtin": 8,
 	"api/access": 7, "cli": 7, "fire/load": 7, "fire/page": 7, "runtime/containerd/images": 7, "runtime/containerd/session": 7, "runtime/supervisor": 7,
-	"cli/smoketest": 6, "fire/world": 6, "notify/crashmail": 6, "netpolicy/desired": 6, "platform": 6, "runtime/containerd/ocispec": 6, "runtime/containerd/private": 6,
+	"cli/smoketest": 6, "fire/world": 6, "notify/crashmail": 6, "netpolicy/desired": 6, "platform": 6, "runtime/containerd/mainprocess": 6, "runtime/containerd/ocispec": 6, "runtime/containerd/private": 6,
 	"runtime/containerd/rootfs": 6, "runtime/supervisor/next": 6,
 	"cli/push": 5, "cli/services": 5, "cli/shell": 5, "cli/top": 5, "notify": 5, "route": 5, "runtime/address": 5, "runtime/capture": 2, "runtime/cgroup": 5,
 	"runtime/containerd/connection": 5, "runtime/containerd/dns": 5, "runtime/containerd/names": 5, "runtime/containerd/runfile": 5,
@@ -39,7 +39,7 @@ var layers = map[string]int{
 	"services": 3, "smoke": 3,
 	"api/cftest": 2, "api/client": 2, "app": 2, "auth": 2, "certs/trust": 2, "cli/console": 2, "drain": 2, "logstream/journal": 2, "droplet/buildcache": 2, "droplet/pool": 2,
 	"droplet/nginxconf": 2, "droplet/stack": 2, "droplet/versions": 2, "notify/delivery": 2, "probe": 2, "runtime/kubernetes/kubetest": 2, "runtime/kubernetes/preflight": 2,
-	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "dist/figures": 0, "dist/kubernetes": 0, "dist/parts": 0, "droplet/archive": 0, "droplet/cause": 0, "droplet/dependencies": 0, "droplet/inspect": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 1, "logstream/disk": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/lease": 0, "runtime/kubernetes/link": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
+	"api/logs/promql": 0, "api/v3": 0, "app/routeoptions": 0, "auth/throttle": 0, "certs": 0, "cmd/dewd/folders": 0, "dist/figures": 0, "dist/kubernetes": 0, "dist/parts": 0, "droplet/archive": 0, "droplet/cause": 0, "droplet/dependencies": 0, "droplet/inspect": 0, "droplet/packing": 0, "egress": 0, "inbound": 0, "notify/plaintext": 0, "logstream": 1, "logstream/disk": 0, "runtime/cgroup/stat": 0, "runtime/disk": 0, "runtime/kubernetes/lease": 0, "runtime/kubernetes/link": 0, "runtime/mainfile": 0, "runtime/process": 0, "runtime/signaltrace": 0, "runtime/userns": 0,
 	"services/bindingfiles": 0, "services/servicestest": 0, "spelling": 0, "store": 0, "testkit": 0, "ticket": 0, "verdict": 0, "yamlfile": 0,
 }
 

@@ -105,7 +105,7 @@ func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 	}
 	w.eventually("the shims see the ends of the pipes", func() error {
 		for _, c := range w.engine.known.all() {
-			if err := unusedClosed(c.procs[0]); err != nil {
+			if err := unusedClosed(c.procs[0], c.init.shim); err != nil {
 				return err
 			}
 		}
@@ -121,12 +121,11 @@ func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 
 // unusedClosed returns an error while a shim holds more capture files of a process than
 // the process has pipes for its output.
-func unusedClosed(p *proc) error {
-	s, ok := process.ReadStat(process.Dir(p.pid))
-	if !ok {
-		return fmt.Errorf("process %d does not run", p.pid)
+func unusedClosed(p *proc, shim int) error {
+	held := process.OpenFiles(shim)
+	if len(held) == 0 {
+		return fmt.Errorf("shim %d does not run", shim)
 	}
-	held := process.OpenFiles(s.Parent)
 	files, pipes := 0, map[string]bool{}
 	for _, path := range []string{p.OutPath, p.ErrPath} {
 		if id, err := process.FileID(path); err == nil && held[id] {

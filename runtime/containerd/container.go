@@ -14,7 +14,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/mainprocess"
 	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
@@ -41,6 +43,7 @@ type container struct {
 	work   sync.WaitGroup
 
 	init     initProcess
+	main     *mainprocess.Main
 	exits    *exitCollector
 	sessions *session.Sessions
 	crashed  atomic.Pointer[time.Time] // time of the crash, if its files must be stored
@@ -53,7 +56,8 @@ type proc struct {
 	dir      string // folder of the instance's run-time files
 	pid      int
 	born     uint64
-	missed   *runtime.Exit // its exit, if an earlier daemon saw it or it is lost
+	main     *mainprocess.Main // of the main process, unless it is an exec of an earlier dewd
+	missed   *runtime.Exit     // its exit, if an earlier daemon saw it or it is lost
 	ended    atomic.Bool
 	reported atomic.Bool // its exit is sent
 	exitTime *process.ExitTime
@@ -78,6 +82,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 	for _, p := range s.Processes {
 		c.procs = append(c.procs, newProc(c, p))
 	}
+	c.main = &mainprocess.Main{Conn: e.conn, Cgroups: e.cg, Instance: s.Instance, Container: c.id, Dir: c.dir}
 	c.exits = newExitCollector(c.procs, &c.init, e.Outage)
 	c.sessions = session.New(session.Config{
 		Conn: e.conn, Cgroups: e.cg, Base: e.base, Instance: s.Instance, Container: c.id, Dir: c.dir,
@@ -139,7 +144,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	if p.missed != nil {
 		return *p.missed, true
 	}
-	code, at, err := c.e.conn.Wait(c.ctx, c.id, p.Exec)
+	code, at, err := awaitStatus(c, p)
 	if c.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
@@ -155,6 +160,14 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 		c.e.log.Warn("cannot store exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 	return x, true
+}
+
+// awaitStatus returns the status and the time of an exit. An error means that they are lost.
+func awaitStatus(c *container, p *proc) (int, time.Time, error) {
+	if p.main != nil {
+		return p.main.Wait(c.ctx, runfile.Process{PID: p.pid, Born: p.born}, c.init.process())
+	}
+	return c.e.conn.Wait(c.ctx, c.id, p.Exec)
 }
 
 // describeExit reads from the leaf how a process exited.
@@ -191,7 +204,8 @@ func (c *container) watchInit() {
 
 // finish cleans up after an exited process, in the only order that neither blocks nor
 // loses output. While a child holds the pipe, deleting the exec would wait for seconds
-// and then drop later output.
+// and then drop later output. The main process is not an exec, but its output ends in the
+// same way.
 func (c *container) finish(p *proc) {
 	defer close(p.reaped)
 	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
@@ -200,7 +214,11 @@ func (c *container) finish(p *proc) {
 	if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
 		log.Warn("cannot kill the remaining child processes of a process", "err", err)
 	}
-	if err := c.e.conn.DeleteExec(ctx, c.id, p.Exec); err != nil {
+	if p.main != nil {
+		if err := mainprocess.Copied(ctx, c.init.shim, p.OutPath, p.ErrPath); err != nil && c.ctx.Err() == nil {
+			log.Warn("cannot wait for the last output of the main process", "err", err)
+		}
+	} else if err := c.e.conn.DeleteExec(ctx, c.id, p.Exec); err != nil {
 		log.Warn("cannot delete process", "err", err)
 	}
 	// A separate time limit: even if the steps above took long, the lines are on disk.

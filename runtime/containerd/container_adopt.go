@@ -164,22 +164,26 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 
 // takeOver reads the state of every process.
 func (c *container) takeOver(ctx context.Context) error {
-	for _, p := range c.procs {
-		if err := c.adoptProcess(ctx, p); err != nil {
-			return err
-		}
-	}
-	if err := c.sessions.Sweep(); err != nil {
-		return err
-	}
 	init, err := c.e.conn.Process(ctx, c.id, "")
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
 	if err == nil {
-		c.init.pid, c.init.born = int(init.Pid), process.BornAt(int(init.Pid))
+		c.init.started(int(init.Pid))
 	}
-	return nil
+	requested, err := c.main.Requested()
+	if err != nil {
+		return err
+	}
+	for n, p := range c.procs {
+		if requested && n == 0 {
+			p.main = c.main
+		}
+		if err := c.adoptProcess(ctx, p); err != nil {
+			return err
+		}
+	}
+	return c.sessions.Sweep()
 }
 
 // adoptProcess reads the state of one process and continues to read its output where
@@ -221,6 +225,17 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot read exit status: %w", err)
 	}
+	if p.main != nil {
+		found, err := p.main.Running(c.init.process(), p.Exec)
+		if err != nil {
+			return err
+		}
+		if found.PID != 0 {
+			p.pid, p.born = found.PID, found.Born
+			p.exitTime = c.e.exitTimes.Watch(p.pid)
+		}
+		return nil
+	}
 	st, err := c.e.conn.Process(ctx, c.id, p.Exec)
 	if errdefs.IsNotFound(err) {
 		x := c.describeExit(p, -1, time.Now())
@@ -253,6 +268,6 @@ func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
 	// If the process has already exited, there is nothing to close.
-	_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+	_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.execID(), Stdin: true})
 	return nil
 }

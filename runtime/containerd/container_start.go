@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/dns"
+	"github.com/dewrun/dew/runtime/containerd/mainprocess"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
@@ -242,6 +244,9 @@ func (c *container) makeFiles() error {
 	if err := makeBindingFiles(c); err != nil {
 		return err
 	}
+	if err := requestMain(c); err != nil {
+		return err
+	}
 	for _, p := range c.procs {
 		if err := session.WriteContext(c.dir, p.ProcessSpec, c.spec.Stack.Shell); err != nil {
 			return err
@@ -260,6 +265,16 @@ func (c *container) makeFiles() error {
 		}
 	}
 	return nil
+}
+
+// requestMain makes PID 1 start the first process of the spec.
+func requestMain(c *container) error {
+	if len(c.procs) == 0 {
+		return nil
+	}
+	p := c.procs[0]
+	p.main = c.main
+	return c.main.Request(c.e.base.Launch(p.ProcessSpec, c.spec.Stack.Shell), c.users.Range)
 }
 
 // makeBindingFiles creates the files with the service bindings of the instance. They
@@ -307,16 +322,22 @@ func (c *container) createContainer(ctx context.Context, netns string) error {
 	if err != nil {
 		return err
 	}
+	var main string
+	if len(s.Processes) > 0 {
+		main = c.main.Path()
+	}
 	oci := c.e.base.Container(s, ocispec.Paths{
 		Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor(), Users: c.users.Range, UserNS: c.users.path,
-		Certs: trusted,
+		Certs: trusted, Main: main,
 	})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
 	}
+	labels := names.Labels(s, c.e.boot)
+	labels[names.LabelFormat] = strconv.Itoa(names.FormatMain)
 	_, err = c.e.conn.Client.ContainerService().Create(ctx, containers.Container{
-		ID: c.id, Labels: names.Labels(s, c.e.boot), Spec: any,
+		ID: c.id, Labels: labels, Spec: any,
 		Runtime:     containers.RuntimeInfo{Name: runtimeName},
 		Snapshotter: c.e.cfg.Snapshotter, SnapshotKey: c.id,
 	})
@@ -335,6 +356,11 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		return err
 	}
 	req := &tasks.CreateTaskRequest{ContainerID: c.id, Options: options}
+	for _, p := range c.procs {
+		if p.main != nil {
+			req.Stdin, req.Stdout, req.Stderr = p.gate(), p.OutPath, p.ErrPath
+		}
+	}
 	for _, m := range c.users.rootMounts(mounts) {
 		// If a leaf is a separate cgroup, runc's device filter does not apply to it.
 		options := append(slices.Clone(m.Options), "nodev", "nosuid")
@@ -361,7 +387,7 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		if err != nil {
 			return fmt.Errorf("cannot start task: %w", connection.Native(err))
 		}
-		c.init.pid, c.init.born = int(r.Pid), process.BornAt(int(r.Pid))
+		c.init.started(int(r.Pid))
 		return nil
 	})
 	if err := g.Wait(); err != nil {
@@ -379,9 +405,29 @@ func (c *container) startAll(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(session.MaxCreating)
 	for _, p := range c.procs {
+		if p.main != nil {
+			g.Go(func() error { return awaitMain(gctx, c, p) })
+			continue
+		}
 		g.Go(func() error { return c.startOne(gctx, p) })
 	}
 	return g.Wait()
+}
+
+// awaitMain returns when PID 1 has started the launcher of the main process.
+func awaitMain(ctx context.Context, c *container, p *proc) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	found, err := p.main.Started(ctx, c.init.process())
+	if failed := (*mainprocess.FailedError)(nil); errors.As(err, &failed) {
+		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot start process %s: %w", p.Exec, err)
+	}
+	p.pid, p.born = found.PID, found.Born
+	p.exitTime = c.e.exitTimes.Watch(p.pid) // it waits at its gate, so this is early enough
+	return nil
 }
 
 func (c *container) startOne(ctx context.Context, p *proc) error {
@@ -427,10 +473,19 @@ func (c *container) openGates(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connection.CallTimeout)
 			defer cancel()
 			// If the process has already exited, there is nothing to close.
-			_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+			_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.execID(), Stdin: true})
 		})
 	}
 	return nil
+}
+
+// execID returns containerd's id of a process. The main process has the standard streams of
+// the container's first one, whose id is empty.
+func (p *proc) execID() string {
+	if p.main != nil {
+		return ""
+	}
+	return p.Exec
 }
 
 func (p *proc) gate() string { return filepath.Join(p.dir, p.Exec+".gate") }

@@ -77,19 +77,19 @@ func TestCaptureBroken(t *testing.T) {
 	t.Parallel()
 	s := newFakeShim(t)
 	p := s.start(t, s.writes[0], s.writes[1])
-	if p.broken(p.pid) {
+	if p.broken(p.pid, os.Getpid()) {
 		t.Error("broken while everything is open")
 	}
 	s.files[1].Close()
-	if !p.broken(p.pid) {
+	if !p.broken(p.pid, os.Getpid()) {
 		t.Error("not broken although the file behind stderr is closed")
 	}
 	s.reads[1].Close() // the shim holds neither: the process gets a signal and does not hang
-	if p.broken(p.pid) {
+	if p.broken(p.pid, os.Getpid()) {
 		t.Error("broken although nobody holds the pipe")
 	}
-	if (&output{}).broken(testkit.NoPID) {
-		t.Error("broken without a process")
+	if (&output{}).broken(testkit.NoPID, os.Getpid()) || p.broken(p.pid, 0) {
+		t.Error("broken without a process, or without a shim")
 	}
 }
 
@@ -100,11 +100,11 @@ func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
 	p := s.start(t, s.writes[0], s.writes[0])
 	s.files[1].Close()
 	s.reads[1].Close()
-	if p.broken(p.pid) {
+	if p.broken(p.pid, os.Getpid()) {
 		t.Error("broken although the one pipe has its file")
 	}
 	s.files[0].Close()
-	if !p.broken(p.pid) {
+	if !p.broken(p.pid, os.Getpid()) {
 		t.Error("not broken although the only file is closed")
 	}
 }

@@ -2,9 +2,9 @@
 // its sidecars, in one containerd task.
 //
 //	netns  dew-<instance>     owned by the daemon, outlives every process
-//	task   dew-<instance>     PID 1 is dew-init: it reaps and idles
-//	  exec main               dew-init launch: waits at its gate, then the command
-//	  exec sidecar-<n>        one each
+//	task   dew-<instance>     PID 1 is dew-init: it starts main, and reaps
+//	  main                    dew-init launch: waits at its gate, then the command
+//	  exec sidecar-<n>        the same, one each
 //	cgroup <parent>/<instance>/{init,main,sidecar-<n>}
 //
 // The order of a start makes it safe to kill the daemon at any moment. First,
@@ -16,6 +16,10 @@
 // The order of an exit is: exit seen, leaf killed, exit stored, exec deleted, capture
 // files read. The exit is stored because containerd forgets it when the exec is
 // deleted. The deletion waits for the last bytes.
+//
+// PID 1 starts the main process, which has the standard streams of the container, because
+// an exec takes longer. It reports the start and the exit in a file. There is no exec to
+// delete: dewd waits until the shim has closed the capture files.
 //
 // The packages below have the parts of it: the connection to containerd, the OCI spec,
 // the files of a container, its snapshots, sessions in it, and its names. Only they and

@@ -65,8 +65,8 @@ func TestOneTaskForMainAndSidecars(t *testing.T) {
 	if fetched != 2 {
 		t.Errorf("answers from sidecars = %d, want 2 (localhost and socket)", fetched)
 	}
-	if got, want := w.execs(st.Instance), []string{"main", "sidecar-0", "sidecar-1"}; !cmp.Equal(got, want) {
-		t.Errorf("execs = %v, want %v", got, want)
+	if got, want := w.execs(st.Instance), []string{"sidecar-0", "sidecar-1"}; !cmp.Equal(got, want) {
+		t.Errorf("execs = %v, want %v: PID 1 starts main", got, want)
 	}
 	if got := len(w.containers()); got != 2 {
 		t.Errorf("containers = %d, want 2: one for web, one for worker", got)

@@ -161,7 +161,7 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 		key, value string
 		want       string // in the error
 	}{
-		{"format", "2", "start the newer dewd again"},
+		{"format", "3", "start the newer dewd again"},
 		{"format", "", "run.dew/format"},
 		{"format", "one", "run.dew/format"},
 		{"generation", "-", "run.dew/generation"},
@@ -189,7 +189,7 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 	t.Parallel()
 	_, err := names.Spec(map[string]string{names.LabelPrefix + "format": "7"})
-	const want = "label run.dew/format is 7, but this dewd supports at most 1: start the newer dewd again"
+	const want = "label run.dew/format is 7, but this dewd supports at most 2: start the newer dewd again"
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)
 	}

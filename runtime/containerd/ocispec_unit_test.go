@@ -75,6 +75,7 @@ var somePaths = ocispec.Paths{
 	Dir:     "/run/dew/instances/" + string(someInstance),
 	Netns:   "/run/dew/netns/dew-" + string(someInstance),
 	Cgroups: "/dew/" + string(someInstance) + "/init",
+	Main:    "/run/dew/instances/" + string(someInstance) + "/main",
 	Guard: ocispec.Guard{
 		Capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), Limit: 256 << 20, Reserve: 512 << 20,
 		Freezers: []cgroup.Freezer{{Dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", File: "cgroup.freeze", Freeze: "1", Thaw: "0"}},

@@ -83,8 +83,10 @@ func TestDeathDuringOutage(t *testing.T) {
 				}
 				kill(t, pid)
 				if outage == "hung" {
-					if i == 0 {
-						w.wantUnknown(p, exec == "sidecar-0")
+					if exec == runtime.MainExec { // PID 1 reports its exit, without containerd
+						w.wantCrashed(p)
+					} else if i == 0 {
+						w.wantUnknown(p)
 					}
 					signalTo(t, shared.daemon.StoredPID(), syscall.SIGCONT)
 				}
@@ -126,14 +128,27 @@ func signalTo(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// wantUnknown waits until the status of an instance is unknown. An instance whose check
-// fails leaves its routes. It has no record.
-func (w *world) wantUnknown(p app.Process, ready bool) {
+// wantCrashed waits until the crash of an instance is known. Its record is complete only when
+// containerd has reported the other processes.
+func (w *world) wantCrashed(p app.Process) {
+	w.t.Helper()
+	w.eventually("the crash is known", func() error {
+		st := w.sup.Instances(p.GUID)[0]
+		if st.State != runtime.Crashed || st.Details != "APP/PROC/WEB: Exited with status 137" {
+			return fmt.Errorf("status %+v, want the crash of the main process", st)
+		}
+		return nil
+	})
+}
+
+// wantUnknown waits until the status of an instance is unknown. It stays in its routes, and
+// has no record.
+func (w *world) wantUnknown(p app.Process) {
 	w.t.Helper()
 	w.eventually("the instance is unknown", func() error {
 		st := w.sup.Instances(p.GUID)[0]
-		if st.State != runtime.Running || !strings.HasSuffix(st.Details, "containerd does not answer") || st.Ready != ready {
-			return fmt.Errorf("status %+v, want unknown, ready %v", st, ready)
+		if st.State != runtime.Running || !strings.HasSuffix(st.Details, "containerd does not answer") || !st.Ready {
+			return fmt.Errorf("status %+v, want unknown and ready", st)
 		}
 		for _, r := range w.records(p, 0) {
 			if r.Instance == st.Instance {

@@ -20,12 +20,8 @@ type output struct {
 // while the shim no longer holds a file for it. A process can have closed, redirected
 // or merged its streams: then the shim has correctly closed a file. Therefore pipes and
 // files are counted, not paired.
-func (o *output) broken(pid int) bool {
-	s, ok := process.ReadStat(process.Dir(pid))
-	if !ok {
-		return false
-	}
-	held := process.OpenFiles(s.Parent)
+func (o *output) broken(pid, shim int) bool {
+	held := process.OpenFiles(shim)
 	if len(held) == 0 {
 		return false
 	}

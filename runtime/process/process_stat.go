@@ -109,6 +109,35 @@ func threadsEnded(pid int) bool {
 	return true
 }
 
+// Numbers returns the pid of a process in every pid namespace that has it, the innermost
+// last. It is empty for a process that does not exist.
+func Numbers(pid int) []int {
+	b, err := os.ReadFile(File(pid, "status"))
+	if err != nil {
+		return nil
+	}
+	return parseNumbers(string(b))
+}
+
+func parseNumbers(status string) []int {
+	for line := range strings.Lines(status) {
+		rest, ok := strings.CutPrefix(line, "NSpid:")
+		if !ok {
+			continue
+		}
+		var all []int
+		for _, f := range strings.Fields(rest) {
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				return nil
+			}
+			all = append(all, n)
+		}
+		return all
+	}
+	return nil
+}
+
 // File returns the path of a file of a process in /proc.
 func File(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 

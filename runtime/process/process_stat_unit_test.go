@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,5 +256,26 @@ func TestOpenFilesOf(t *testing.T) {
 	}
 	if got := OpenFiles(testkit.NoPID); got != nil {
 		t.Errorf("open files of nobody = %v", got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	if got := Numbers(os.Getpid()); len(got) == 0 || got[len(got)-1] != os.Getpid() {
+		t.Errorf("own numbers = %v, want %d last", got, os.Getpid())
+	}
+	if got := Numbers(testkit.NoPID); got != nil {
+		t.Errorf("numbers of no process = %v", got)
+	}
+	for status, want := range map[string][]int{
+		"Name:\tsh\nNSpid:\t4711\t7\nNSpgid:\t4711\t7\n": {4711, 7},
+		"Name:\tsh\n":             nil,
+		"NSpid:\t4711\tseven\n":   nil,
+		"NSpid:":                  nil,
+		"xNSpid:\t1\nNSpid:\t2\n": {2},
+	} {
+		if got := parseNumbers(status); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", status, got, want)
+		}
 	}
 }

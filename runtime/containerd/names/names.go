@@ -52,10 +52,9 @@ func Instance(name string) (runtime.InstanceID, bool) {
 
 // The labels of a container: all data that the next daemon needs about it.
 const (
-	LabelPrefix  = "run.dew/"
-	labelFormat  = LabelPrefix + "format"
-	LabelBoot    = LabelPrefix + "boot"
-	formatNumber = 1
+	LabelPrefix = "run.dew/"
+	LabelFormat = LabelPrefix + "format"
+	LabelBoot   = LabelPrefix + "boot"
 	// labelBuild marks the container of a build.
 	labelBuild = LabelPrefix + "build"
 	// labelServer is the log source of a container that belongs to no app.
@@ -64,6 +63,13 @@ const (
 	// labelTaskSource is the source of its lines.
 	labelTask       = LabelPrefix + "task"
 	labelTaskSource = LabelPrefix + "task-source"
+)
+
+// The formats of labels. A dewd that supports only the first would not find the main process
+// of a container that PID 1 started.
+const (
+	formatExecs = 1
+	FormatMain  = 2 // PID 1 starts the main process
 )
 
 // StackPrefix starts the names of the snapshots of stacks.
@@ -81,7 +87,7 @@ func Image(s runtime.Spec) string {
 // Labels returns the labels that describe an instance.
 func Labels(s runtime.Spec, boot string) map[string]string {
 	l := map[string]string{
-		labelFormat: strconv.Itoa(formatNumber), LabelBoot: boot,
+		LabelFormat: strconv.Itoa(formatExecs), LabelBoot: boot,
 		LabelPrefix + "cell": s.Cell, LabelPrefix + "app": s.App, LabelPrefix + "process": s.Slot.Process,
 		LabelPrefix + "type": s.Type, LabelPrefix + "instance": string(s.Instance),
 		LabelPrefix + "generation": strconv.Itoa(s.Slot.Generation), LabelPrefix + "index": strconv.Itoa(s.Slot.Index),
@@ -129,8 +135,8 @@ func Spec(l map[string]string) (runtime.Spec, error) {
 		}
 		return n
 	}
-	if n := number("format"); n > formatNumber {
-		return runtime.Spec{}, fmt.Errorf("label %s is %d, but this dewd supports at most %d: %w", labelFormat, n, formatNumber, ErrNewerFormat)
+	if n := number("format"); n > FormatMain {
+		return runtime.Spec{}, fmt.Errorf("label %s is %d, but this dewd supports at most %d: %w", LabelFormat, n, FormatMain, ErrNewerFormat)
 	}
 	s := runtime.Spec{
 		Instance: runtime.InstanceID(get("instance")),

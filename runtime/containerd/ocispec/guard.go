@@ -15,6 +15,7 @@ const (
 	dewFolder   = "/.dew/"
 	capturePath = dewFolder + "capture"
 	freezerPath = dewFolder + "freezer"
+	mainPath    = dewFolder + "main"
 )
 
 // Guard has the settings with which PID 1 pauses a process that prints while no dewd
@@ -45,13 +46,13 @@ func (g Guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
 	return ms
 }
 
-// args returns the arguments of dew-init as PID 1.
+// args returns the arguments for the guard in PID 1.
 func (g Guard) args(ps []runtime.ProcessSpec) []string {
 	if g.Capture == "" {
 		return nil
 	}
 	args := []string{
-		"init", "--capture", capturePath, "--freezer", freezerPath,
+		"--capture", capturePath, "--freezer", freezerPath,
 		"--freeze", g.Freezers[0].Freeze, "--thaw", g.Freezers[0].Thaw,
 		"--limit", strconv.FormatInt(g.Limit, 10), "--reserve", strconv.FormatInt(g.Reserve, 10), "--",
 	}

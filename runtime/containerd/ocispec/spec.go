@@ -75,6 +75,7 @@ type Paths struct {
 	UserNS  string // its user namespace, if it has users of its own
 	Guard   Guard
 	Certs   Certificates
+	Main    string // file with the main process that PID 1 starts, or empty
 }
 
 // Certificates has the files on the host from which instances trust the router. Without
@@ -143,10 +144,28 @@ func (b Base) Process(args []string, dir string, env []string) *specs.Process {
 }
 
 // initProcess returns PID 1. It runs as root, without capabilities like all others: an app of
-// another user can neither signal it nor open the files that it guards.
+// another user can neither signal it nor open the files that it guards. Only to start the
+// main process as its user does it need capabilities. It drops them before that process
+// runs.
 func (b Base) initProcess(s runtime.Spec, p Paths) *specs.Process {
-	args := append([]string{InitPath}, p.Guard.args(s.Processes)...)
-	return As(b.Process(args, "/", nil), &runtime.User{})
+	init := As(b.Process(append([]string{InitPath}, p.initArgs(s.Processes)...), "/", nil), &runtime.User{})
+	if p.Main != "" {
+		needed := []string{"CAP_CHOWN", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP"}
+		init.Capabilities = &specs.LinuxCapabilities{Bounding: needed, Effective: needed, Permitted: needed}
+	}
+	return init
+}
+
+// initArgs returns the arguments of dew-init as PID 1.
+func (p Paths) initArgs(ps []runtime.ProcessSpec) []string {
+	if len(ps) == 0 {
+		return nil
+	}
+	args := []string{"init"}
+	if p.Main != "" {
+		args = append(args, "--main", mainPath)
+	}
+	return append(args, p.Guard.args(ps)...)
 }
 
 // Launch returns the exec of one process of the app.
@@ -216,6 +235,11 @@ func (b Base) instanceMounts(s runtime.Spec, p Paths) []specs.Mount {
 	}
 	if p.Certs.Bundle != "" && s.Stack.Name == stack.HostName {
 		data(p.Certs.Bundle, certs.BundlePath)
+	}
+	if p.Main != "" {
+		ms = append(ms, specs.Mount{
+			Destination: mainPath, Type: "bind", Source: p.Main, Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
+		})
 	}
 	return append(ms, p.Guard.mounts(s.Processes)...)
 }
