@@ -17,8 +17,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// nobody is the user of the processes in these tests.
-const nobody = 65534
+// someUser is the user of the processes in these tests.
+const someUser = 65534
 
 // mainWorld is PID 1 with a main process.
 type mainWorld struct {
@@ -96,7 +96,7 @@ func (w *mainWorld) exited() (x mainfile.Exit) {
 }
 
 func shell(script string) mainfile.Request {
-	return mainfile.Request{UID: nobody, GID: nobody, Dir: "/", Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}}
+	return mainfile.Request{UID: someUser, GID: someUser, Dir: "/", Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}}
 }
 
 // The main process has its user, and none of the capabilities and settings of PID 1. PID 1
@@ -132,7 +132,7 @@ func TestMainProcessIsConfined(t *testing.T) {
 	got := strings.Split(string(b), "\n")
 	none := "0000000000000000"
 	for _, want := range []string{
-		"line now", "home " + homeOfNobody(t), dir, "CapEff:\t" + none, "CapPrm:\t" + none, "CapInh:\t" + none, "CapBnd:\t" + none, "SigIgn:\t" + none, "SigBlk:\t" + none,
+		"line now", "home " + homeOfSomeUser(t), dir, "CapEff:\t" + none, "CapPrm:\t" + none, "CapInh:\t" + none, "CapBnd:\t" + none, "SigIgn:\t" + none, "SigBlk:\t" + none,
 		"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t ", "more",
 	} {
 		if !slices.Contains(got, want) {
@@ -148,13 +148,13 @@ func TestMainProcessIsConfined(t *testing.T) {
 	}
 }
 
-func homeOfNobody(t *testing.T) string {
+func homeOfSomeUser(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("/etc/passwd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return homeOf(string(b), nobody)
+	return homeOf(string(b), someUser)
 }
 
 func TestMainProcessExits(t *testing.T) {

@@ -62,6 +62,9 @@ func (e *Engine) Prepare(ctx context.Context, s runtime.Spec, proceed <-chan str
 	if err != nil {
 		return nil, startError(err)
 	}
+	if len(c.procs) > 0 && !e.execMain {
+		c.procs[0].main = c.main
+	}
 	if err := c.build(ctx, proceed); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
@@ -269,12 +272,11 @@ func (c *container) makeFiles() error {
 
 // requestMain makes PID 1 start the first process of the spec.
 func requestMain(c *container) error {
-	if len(c.procs) == 0 {
+	if len(c.procs) == 0 || c.procs[0].main == nil {
 		return nil
 	}
 	p := c.procs[0]
-	p.main = c.main
-	return c.main.Request(c.e.base.Launch(p.ProcessSpec, c.spec.Stack.Shell), c.users.Range)
+	return p.main.Request(c.e.base.Launch(p.ProcessSpec, c.spec.Stack.Shell), c.users.Range)
 }
 
 // makeBindingFiles creates the files with the service bindings of the instance. They
@@ -323,7 +325,7 @@ func (c *container) createContainer(ctx context.Context, netns string) error {
 		return err
 	}
 	var main string
-	if len(s.Processes) > 0 {
+	if len(c.procs) > 0 && c.procs[0].main != nil {
 		main = c.main.Path()
 	}
 	oci := c.e.base.Container(s, ocispec.Paths{

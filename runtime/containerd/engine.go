@@ -84,6 +84,7 @@ type Engine struct {
 	exitTimes *process.ExitTimes // nil if the kernel does not provide them
 	signals   *signaltrace.Trace // nil if the kernel does not provide them
 	boot      string
+	execMain  bool        // only in tests: start main processes as earlier versions did
 	named     atomic.Bool // there is a name server at the bridge's address
 	trusted   atomic.Pointer[certs.Instances]
 

@@ -2,45 +2,47 @@ package process
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// AwaitEnd returns when the process with that pid and start time has exited. The caller
-// need not be its parent.
+// endInterval is how often a process is checked if the kernel cannot report its end.
+const endInterval = 50 * time.Millisecond
+
+// AwaitEnd returns when the process with that pid and start time has exited, or with the
+// error of ctx. The caller need not be its parent.
 func AwaitEnd(ctx context.Context, pid int, born uint64) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
+	if pidfd := openProcess(pid); pidfd != nil {
+		defer func() { _ = pidfd.Close() }() // nothing was written
+		if BornAt(pid) != born {
+			return nil // it exited before, and another process has its number
+		}
+		defer context.AfterFunc(ctx, func() { _ = pidfd.SetReadDeadline(time.Unix(1, 0)) })()
+		if conn, err := pidfd.SyscallConn(); err == nil {
+			_ = conn.Read(exited) // the loop below checks the result
+		}
 	}
-	if err == nil {
-		err = unix.SetNonblock(fd, true) // for the poller of Go
-	}
-	if err != nil {
-		return fmt.Errorf("cannot watch process %d: %w", pid, err)
-	}
-	f := os.NewFile(uintptr(fd), "process")
-	defer func() { _ = f.Close() }() // nothing was written
-	if BornAt(pid) != born {
-		return nil // it exited before, and another process has its number
-	}
-	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("cannot watch process %d: %w", pid, err)
-	}
-	err = conn.Read(exited)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot watch process %d: %w", pid, err)
+	for !Ended(pid, born) {
+		if err := Sleep(ctx, endInterval); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// openProcess returns a file that can be read from when the process has exited, or nil.
+func openProcess(pid int) *os.File {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // for the poller of Go
+		_ = unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "process")
 }
 
 // exited reports whether the process of a pidfd has exited.

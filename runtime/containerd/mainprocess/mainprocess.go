@@ -140,24 +140,24 @@ func (m *Main) Wait(ctx context.Context, p, init runfile.Process) (int, time.Tim
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		over := init.PID == 0 || process.Ended(init.PID, init.Born)
 		b, err := os.ReadFile(m.Path())
-		if err != nil {
-			return 0, ended, fmt.Errorf("cannot read the reports of PID 1: %w", err)
-		}
 		if x, ok := mainfile.ReadExit(b); ok {
 			return x.Code, x.At, nil
 		}
-		if over {
+		if over && err == nil {
 			break
 		}
 		if time.Since(ended) > reportLimit {
+			if err != nil {
+				return 0, ended, fmt.Errorf("cannot read the reports of PID 1: %w", err)
+			}
 			return 0, ended, errors.New("the first process of the container did not report the exit status")
 		}
 		if err := process.Sleep(ctx, wait); err != nil {
 			return 0, ended, err
 		}
 	}
-	// When PID 1 ends, the kernel kills the others. Without a shim nobody knows what ended
-	// PID 1, and so it is with an exec.
+	// When PID 1 ends, the kernel kills the others. If the shim is gone, containerd has killed
+	// PID 1, and the status is lost like that of an exec.
 	_, at, err := m.Conn.Wait(ctx, m.Container, "")
 	return killed, at, err
 }
@@ -172,7 +172,8 @@ func Copied(ctx context.Context, shim int, files ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
-		held, open := process.OpenFiles(shim), false
+		held := process.OpenFiles(shim)
+		open := held == nil && process.Alive(shim) // it could not be read
 		for _, path := range files {
 			id, err := process.FileID(path)
 			open = open || err == nil && held[id]

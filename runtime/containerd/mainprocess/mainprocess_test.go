@@ -92,7 +92,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// The status comes from the report, also if PID 1 is gone by then.
+// The status comes from the report, even if PID 1 is gone by then.
 func TestWait(t *testing.T) {
 	for name, init := range map[string]runfile.Process{"running": self(), "ended": {PID: testkit.NoPID, Born: 1}, "not known": {}} {
 		m := requested(t)
