@@ -116,7 +116,7 @@ func psOfApp(ctx context.Context, a v3.App, api *client.Client) ([]PSRow, error)
 	for _, p := range ps {
 		row := PSRow{App: a.Name, Process: p.Type}
 		if active {
-			row.Generation = generation(&moving, p)
+			row.Generation = generation(&moving, p.GUID, p.Type)
 		}
 		some, err := psOfProcess(ctx, row, p.GUID, api)
 		if command.IsNotFound(err) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
@@ -72,83 +74,101 @@ type instanceView struct {
 	Pending   bool      `json:"pending,omitempty"` // changes apply at its next start
 }
 
+// viewParts are the answers that a view is made from.
+type viewParts struct {
+	routes    []v3.Route
+	status    v3.Status
+	droplet   v3.Droplet
+	bound     []v3.AppBinding
+	crashes   []v3.Crash
+	moving    v3.Deployment
+	active    bool // whether moving is a deployment that is not over
+	processes []processView
+}
+
+// readParts sends all requests for a view at once.
+func readParts(ctx context.Context, api *client.Client, guid string) (viewParts, error) {
+	var p viewParts
+	g, ctx := errgroup.WithContext(ctx)
+	// A daemon can serve some of it only on its socket, or only to some users.
+	visible := func(err error) error {
+		if command.HiddenFromCaller(err) {
+			return nil
+		}
+		return err
+	}
+	g.Go(func() (err error) { p.routes, err = api.Routes().OfApp(ctx, guid); return err })
+	g.Go(func() (err error) { p.status, err = api.Daemon().Status(ctx); return visible(err) })
+	g.Go(func() (err error) {
+		if p.droplet, err = api.Bits().Droplet(ctx, guid); client.NotFound(err) {
+			return nil
+		}
+		return err
+	})
+	g.Go(func() (err error) { p.bound, err = api.Services().AppBindings(ctx, guid); return visible(err) })
+	g.Go(func() (err error) { p.crashes, err = api.Processes().Crashes(ctx, guid); return visible(err) })
+	g.Go(func() (err error) { p.moving, p.active, err = api.Apps().ActiveDeployment(ctx, guid); return err })
+	g.Go(func() (err error) { p.processes, err = readProcesses(ctx, api, guid); return err })
+	return p, g.Wait()
+}
+
 // ReadView requests everything that a view shows.
 func ReadView(ctx context.Context, api *client.Client, a v3.App) (View, error) {
 	v := View{
 		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
 		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
 	}
-	routes, err := api.Routes().OfApp(ctx, a.GUID)
+	parts, err := readParts(ctx, api, a.GUID)
 	if err != nil {
 		return v, err
 	}
-	// A daemon can serve the status only on its socket.
-	status, err := api.Daemon().Status(ctx)
-	if err != nil && !command.HiddenFromCaller(err) {
-		return v, err
-	}
-	for _, r := range routes {
+	for _, r := range parts.routes {
 		v.Routes = append(v.Routes, r.URL)
-		v.URLs = append(v.URLs, command.RouteURL(r.URL, status.Router))
+		v.URLs = append(v.URLs, command.RouteURL(r.URL, parts.status.Router))
 	}
-	d, err := api.Bits().Droplet(ctx, a.GUID)
-	if err != nil && !client.NotFound(err) {
-		return v, err
-	}
+	d := parts.droplet
 	if v.Droplet = d.GUID; d.Stack != "" {
 		v.Stack = d.Stack
 	}
 	if len(v.Buildpacks) == 0 {
 		v.Detected = console.Names(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
 	}
-	bound, err := api.Services().AppBindings(ctx, a.GUID)
-	if err != nil && !command.HiddenFromCaller(err) {
-		return v, err
-	}
-	v.Services = console.Names(bound, func(b v3.AppBinding) string { return b.Name })
-	for _, b := range bound {
+	v.Services = console.Names(parts.bound, func(b v3.AppBinding) string { return b.Name })
+	for _, b := range parts.bound {
 		if b.SinceStaging {
 			v.Waiting = append(v.Waiting, b.Name)
 		}
 	}
-	crashes, err := api.Processes().Crashes(ctx, a.GUID)
-	if err != nil && !command.HiddenFromCaller(err) {
-		return v, err
+	if v.Crashes = len(parts.crashes); v.Crashes > 0 {
+		v.LastCrash = &parts.crashes[0]
 	}
-	if v.Crashes = len(crashes); v.Crashes > 0 {
-		v.LastCrash = &crashes[0]
+	if parts.active {
+		v.Deployment = &parts.moving
 	}
-	moving, active, err := api.Apps().ActiveDeployment(ctx, a.GUID)
-	if err != nil {
-		return v, err
+	v.Processes = parts.processes
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		p.Generation = generation(v.Deployment, p.GUID, p.Type)
+		if p.Command == "" && p.Generation != generationOld {
+			p.Command = d.ProcessTypes[p.Type]
+			p.Detected = p.Command != ""
+		}
 	}
-	if active {
-		v.Deployment = &moving
-	}
-	return v, v.readProcesses(ctx, api, d.ProcessTypes)
+	return v, nil
 }
 
-// readProcesses requests the processes. detected are the commands of the droplet, by
-// process type.
-func (v *View) readProcesses(ctx context.Context, api *client.Client, detected map[string]string) error {
-	ps, err := api.Processes().List(ctx, v.GUID)
+// readProcesses requests the processes of an app.
+func readProcesses(ctx context.Context, api *client.Client, app string) ([]processView, error) {
+	ps, err := api.Processes().List(ctx, app)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v.Processes = make([]processView, len(ps))
+	views := make([]processView, len(ps))
+	g, ctx := errgroup.WithContext(ctx)
 	for i, p := range ps {
-		one, err := readProcess(ctx, api, p)
-		if err != nil {
-			return err
-		}
-		one.Generation = generation(v.Deployment, p)
-		if one.Command == "" && one.Generation != generationOld {
-			one.Command = detected[p.Type]
-			one.Detected = one.Command != ""
-		}
-		v.Processes[i] = one
+		g.Go(func() (err error) { views[i], err = readProcess(ctx, api, p); return err })
 	}
-	return nil
+	return views, g.Wait()
 }
 
 // The generations of a process during a deployment.
@@ -159,15 +179,15 @@ const (
 
 // generation is whether a deployment starts the process or replaces it. It is empty for
 // other processes.
-func generation(d *v3.Deployment, p v3.Process) string {
+func generation(d *v3.Deployment, guid, processType string) string {
 	if d == nil {
 		return ""
 	}
 	for _, n := range d.NewProcesses {
 		switch {
-		case n.GUID == p.GUID:
+		case n.GUID == guid:
 			return generationNew
-		case n.Type == p.Type:
+		case n.Type == processType:
 			return generationOld
 		}
 	}
@@ -179,20 +199,18 @@ func readProcess(ctx context.Context, api *client.Client, p v3.Process) (process
 		GUID: p.GUID, Type: p.Type, MemoryMB: p.MemoryInMB, DiskMB: p.DiskInMB, HealthCheck: p.HealthCheck.Type,
 		Sidecars: []sidecarView{}, Instances: []instanceView{},
 	}
-	full, err := api.Processes().Get(ctx, p.GUID) // lists leave the command out
-	if err != nil {
+	var full v3.Process
+	var sidecars []v3.Sidecar
+	var stats []v3.InstanceStats
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { full, err = api.Processes().Get(ctx, p.GUID); return err }) // lists leave the command out
+	g.Go(func() (err error) { sidecars, err = api.Processes().Sidecars(ctx, p.GUID); return err })
+	g.Go(func() (err error) { stats, err = api.Processes().Stats(ctx, p.GUID); return err })
+	if err := g.Wait(); err != nil {
 		return v, err
 	}
 	if full.Command != nil {
 		v.Command = *full.Command
-	}
-	sidecars, err := api.Processes().Sidecars(ctx, p.GUID)
-	if err != nil {
-		return v, err
-	}
-	stats, err := api.Processes().Stats(ctx, p.GUID)
-	if err != nil {
-		return v, err
 	}
 	for _, s := range stats {
 		v.Instances = append(v.Instances, viewInstance(s, p.Version))

@@ -24,8 +24,9 @@ import (
 
 // bits are the files of an app as they are pushed, by path.
 type bits struct {
-	files []file
-	close func() error
+	files  []file
+	close  func() error
+	hashed func() error // nil: the checksums are not being computed
 }
 
 // file is one file, empty folder or link of an app.
@@ -175,8 +176,29 @@ func (f file) resource() v3.Resource {
 	}
 }
 
-// hash computes the checksums of all files in parallel.
+// startHash starts to compute the checksums while the caller does other work.
+func (b *bits) startHash(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- b.hashAll(ctx) }()
+	b.hashed = sync.OnceValue(func() error { return <-done })
+	closeFiles := b.close
+	b.close = func() error {
+		cancel() // what still reads gets an error
+		return closeFiles()
+	}
+}
+
+// hash returns when the checksums of all files are computed.
 func (b *bits) hash(ctx context.Context) error {
+	if b.hashed != nil {
+		return b.hashed()
+	}
+	return b.hashAll(ctx)
+}
+
+// hashAll computes the checksums of all files in parallel.
+func (b *bits) hashAll(ctx context.Context) error {
 	next := make(chan *file)
 	var (
 		workers sync.WaitGroup

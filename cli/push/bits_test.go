@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestIgnored(t *testing.T) {
@@ -127,5 +129,28 @@ func TestHashFails(t *testing.T) {
 	b.files[0].open = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("a")), nil }
 	if err := b.hash(ctx); err == nil {
 		t.Error("it went on after its context had ended")
+	}
+}
+
+// The checksums are computed while a push does other work. A push that ends before does not
+// wait for them.
+func TestStartHash(t *testing.T) {
+	b := testkit.Must(gather(folder(t, map[string]string{"a.txt": "a"}), quiet()))(t)
+	b.startHash(t.Context())
+	for range 2 {
+		if err := b.hash(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.files[0].sha1; got != "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8" {
+		t.Errorf("checksum = %q", got)
+	}
+	slow := &bits{close: func() error { return errBroken }, files: []file{{path: "a", size: 1, open: func() (io.ReadCloser, error) {
+		<-t.Context().Done()
+		return nil, errBroken
+	}}}}
+	slow.startHash(t.Context())
+	if err := slow.close(); !errors.Is(err, errBroken) {
+		t.Errorf("close = %v, want the error of closing the files", err)
 	}
 }

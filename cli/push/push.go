@@ -168,6 +168,9 @@ func All(ctx context.Context, o Options, p AppliedManifest, api *client.Client, 
 			_ = t.close() // opened only for reading
 		}
 	}()
+	if len(targets) > 0 && targets[0].bits != nil {
+		targets[0].bits.startHash(ctx) // the files of later apps can still change until their turn
+	}
 	if err := o.checkDependencies(ctx, targets, api); err != nil {
 		return nil, err
 	}
