@@ -3,9 +3,11 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +113,44 @@ func TestStats(t *testing.T) {
 	}
 	if p := must(w.c.Registry.Process(a.GUID))(t); len(down.Resources) != p.Instances {
 		t.Errorf("stats of a stopped app = %+v, want one for each of %d instances", down, p.Instances)
+	}
+}
+
+// A client can ask for an answer when an instance runs. Without news the answer is what it
+// is after the wait.
+func TestStatsWait(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t)
+	a := w.startedApp("shop")
+	version := must(w.c.Registry.Process(a.GUID))(t).Version
+	get := func(prefer string) string {
+		r := httptest.NewRequest(http.MethodGet, "/v3/processes/"+a.GUID+"/stats", nil)
+		r.Header.Set("Prefer", prefer)
+		var stats v3.Stats
+		if err := json.Unmarshal(w.send(r).Body.Bytes(), &stats); err != nil {
+			t.Error(err)
+		}
+		return states(stats)
+	}
+	begin := time.Now()
+	if got := get("wait=1"); got != "STARTING" || time.Since(begin) < time.Second {
+		t.Errorf("after %v: %s, want STARTING after a second", time.Since(begin), got)
+	}
+	if got := get("wait=0"); got != "STARTING" {
+		t.Errorf("at once = %s, want STARTING", got)
+	}
+	var ran atomic.Bool
+	go func() {
+		time.Sleep(10 * time.Millisecond) // the request waits by then, or finds the instance running
+		ran.Store(true)
+		w.fake.set(a.GUID, runtime.Status{State: runtime.Running, Version: version})
+	}()
+	got := get("wait=60")
+	for got == "STARTING" { // on a starved machine
+		got = get("wait=60")
+	}
+	if got != "RUNNING" || !ran.Load() {
+		t.Errorf("when it runs = %s, want RUNNING", got)
 	}
 }
 

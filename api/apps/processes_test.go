@@ -69,3 +69,39 @@ func TestReadSignal(t *testing.T) {
 		}
 	}
 }
+
+func TestPreferredWait(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": 0, "wait=1": time.Second, "respond-async, Wait = 2": 2 * time.Second, "wait=3600": longestWait,
+		"wait": 0, "wait=": 0, "wait=-1": 0, "wait=1s": 0, "waiting=1": 0, "return=minimal": 0,
+	} {
+		if got := preferredWait(header); got != want {
+			t.Errorf("Prefer: %q: %v, want %v", header, got, want)
+		}
+	}
+}
+
+func TestSettled(t *testing.T) {
+	in := func(states ...runtime.Status) (all []instanceState) {
+		for _, st := range states {
+			all = append(all, instanceState{status: st})
+		}
+		return all
+	}
+	starting, running, crashed := runtime.Status{State: runtime.Starting}, runtime.Status{State: runtime.Running}, runtime.Status{State: runtime.Crashed}
+	for name, tt := range map[string]struct {
+		all  []instanceState
+		want bool
+	}{
+		"no instances":    {in(), true},
+		"one starts":      {in(starting), false},
+		"the old stops":   {in(runtime.Status{State: runtime.Stopping}, starting), false},
+		"one runs":        {in(starting, running), true},
+		"one has crashed": {in(crashed, starting), true},
+		"one has details": {in(runtime.Status{State: runtime.Down, Details: "no addresses are left"}), true},
+	} {
+		if got := settled(tt.all); got != tt.want {
+			t.Errorf("%s: settled = %v, want %v", name, got, tt.want)
+		}
+	}
+}

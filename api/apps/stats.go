@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/access"
@@ -28,6 +30,21 @@ func (h statsHandlers) endpoints() []rest.Endpoint {
 const openFiles = 16384
 
 func (h statsHandlers) getStats(r *http.Request) (any, error) {
+	shown, err := h.requestedInstances(r)
+	if wait := preferredWait(r.Header.Get("Prefer")); err == nil && wait > 0 {
+		shown, err = h.awaitSettled(r, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := v3.Stats{Resources: []v3.InstanceStats{}}
+	for _, in := range shown {
+		out.Resources = append(out.Resources, h.instanceStats(r.Context(), len(out.Resources), in))
+	}
+	return out, nil
+}
+
+func (h statsHandlers) requestedInstances(r *http.Request) ([]instanceState, error) {
 	p, err := h.partOf(r)
 	if err != nil {
 		return nil, err
@@ -36,11 +53,54 @@ func (h statsHandlers) getStats(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing("App", err)
 	}
-	out := v3.Stats{Resources: []v3.InstanceStats{}}
-	for _, in := range h.shownInstances(a, p) {
-		out.Resources = append(out.Resources, h.instanceStats(r.Context(), len(out.Resources), in))
+	return h.shownInstances(a, p), nil
+}
+
+// A client that waits for an app would otherwise send a request every few milliseconds,
+// while the app needs the processor.
+const (
+	longestWait  = 5 * time.Second
+	waitInterval = 2 * time.Millisecond
+)
+
+// preferredWait returns how long the client prefers to wait for the answer: the seconds in
+// a Prefer header (RFC 7240), such as wait=1.
+func preferredWait(header string) time.Duration {
+	for preference := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+		if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16); err == nil && strings.EqualFold(strings.TrimSpace(name), "wait") {
+			return min(time.Duration(n)*time.Second, longestWait)
+		}
 	}
-	return out, nil
+	return 0
+}
+
+// awaitSettled returns the instances as soon as one of them runs, has crashed or has
+// details, or after the wait.
+func (h statsHandlers) awaitSettled(r *http.Request, wait time.Duration) ([]instanceState, error) {
+	over, look := time.NewTimer(wait), time.NewTicker(waitInterval)
+	defer over.Stop()
+	defer look.Stop()
+	for {
+		shown, err := h.requestedInstances(r)
+		if err != nil || settled(shown) {
+			return shown, err
+		}
+		select {
+		case <-look.C:
+		case <-over.C:
+			return shown, nil
+		case <-r.Context().Done():
+			return shown, nil // nobody reads the answer
+		}
+	}
+}
+
+// settled reports whether a client that waits for instances can learn anything.
+func settled(all []instanceState) bool {
+	return len(all) == 0 || slices.ContainsFunc(all, func(in instanceState) bool {
+		return in.status.State == runtime.Running || in.status.State == runtime.Crashed || detailsOf(in.status) != ""
+	})
 }
 
 // instanceState is a desired instance with the state that clients see.

@@ -56,6 +56,16 @@ func (c Processes) Stats(ctx context.Context, process string) ([]v3.InstanceStat
 	return s.Resources, err
 }
 
+// AwaitStats is Stats as soon as an instance runs or has crashed, or after a second.
+func (c Processes) AwaitStats(ctx context.Context, process string) ([]v3.InstanceStats, error) {
+	var s v3.Stats
+	_, err := c.limited(ctx, Request{
+		Method: http.MethodGet, Path: "/v3/processes/" + escape(process) + "/stats",
+		Header: http.Header{"Accept": {"application/json"}, "Prefer": {"wait=1"}},
+	}, &s)
+	return s.Resources, err
+}
+
 // Sidecars lists the sidecars of a process.
 func (c Processes) Sidecars(ctx context.Context, process string) ([]v3.Sidecar, error) {
 	return list[v3.Sidecar](ctx, c.transport, "/v3/processes/"+escape(process)+"/sidecars", nil)

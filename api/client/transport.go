@@ -158,7 +158,12 @@ func (t *transport) call(ctx context.Context, method, path string, body, out any
 		r.Body = bytes.NewReader(b)
 		r.Header.Set("Content-Type", "application/json")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("dewd did not respond to %s %s within %s", method, path, callTimeout))
+	return t.limited(ctx, r, out)
+}
+
+// limited is exchange with a time limit.
+func (t *transport) limited(ctx context.Context, r Request, out any) (http.Header, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("dewd did not respond to %s %s within %s", r.Method, r.Path, callTimeout))
 	defer cancel()
 	h, err := t.exchange(ctx, r, out)
 	if err != nil && ctx.Err() != nil {

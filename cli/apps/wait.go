@@ -62,7 +62,7 @@ func WaitRunning(ctx context.Context, a v3.App, api *client.Client, out *console
 	reported := map[string]bool{}
 	err = client.Poll(ctx, func() (bool, error) {
 		for len(ps) > 0 {
-			stats, err := api.Processes().Stats(ctx, ps[0].GUID)
+			stats, err := api.Processes().AwaitStats(ctx, ps[0].GUID)
 			if err != nil {
 				return false, err
 			}
