@@ -355,7 +355,7 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 	c.storeApp(idle, idle)
 	c.start()
 	id, leaves := only(t, c.settled(1))
-	_, shim := leaderOf(t, leaves["main"])
+	_, shim := leaderOf(t, leaves["sidecar-0"])
 	killPID(t, shim)
 	c.settled(1, id)
 	c.kill(syscall.SIGKILL)
@@ -371,7 +371,7 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 }
 
 // leaderOf returns the process of a leaf whose parent is not in the leaf, and that
-// parent, which is the shim. The order of PIDs says nothing, because the kernel reuses
+// parent: the shim, or PID 1 for the main process. The order of PIDs says nothing, because the kernel reuses
 // them.
 func leaderOf(t testing.TB, pids []int) (leader, parent int) {
 	t.Helper()

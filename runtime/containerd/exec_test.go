@@ -106,11 +106,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 // shimFiles counts the open files of the shim of an instance.
 func (w *world) shimFiles(id runtime.InstanceID) int {
 	w.t.Helper()
-	s, ok := process.ReadStat(process.Dir(w.mainPID(id, "main")))
-	if !ok {
-		w.t.Fatal("no shim")
-	}
-	fds, err := os.ReadDir(process.File(s.Parent, "fd"))
+	fds, err := os.ReadDir(process.File(w.engine.known.get(id).init.shim, "fd"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
