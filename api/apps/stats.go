@@ -91,7 +91,7 @@ func (h statsHandlers) awaitSettled(r *http.Request, wait time.Duration) ([]inst
 		case <-over.C:
 			return shown, nil
 		case <-r.Context().Done():
-			return shown, nil // nobody reads the answer
+			return shown, nil // the client is gone
 		}
 	}
 }
