@@ -80,23 +80,32 @@ type viewParts struct {
 	status    v3.Status
 	droplet   v3.Droplet
 	bound     []v3.AppBinding
-	crashes   []v3.Crash
-	moving    v3.Deployment
-	active    bool // whether moving is a deployment that is not over
-	processes []processView
+	processes []processParts
+
+	crashes []v3.Crash
+	moving  v3.Deployment
+	active  bool // whether moving is a deployment that is not over
 }
 
-// readParts sends all requests for a view at once.
-func readParts(ctx context.Context, api *client.Client, guid string) (viewParts, error) {
-	var p viewParts
-	g, ctx := errgroup.WithContext(ctx)
-	// A daemon can serve some of it only on its socket, or only to some users.
-	visible := func(err error) error {
-		if command.HiddenFromCaller(err) {
-			return nil
-		}
-		return err
+// processParts are the answers about a process.
+type processParts struct {
+	listed, full v3.Process // lists leave the command out
+	sidecars     []v3.Sidecar
+	stats        []v3.InstanceStats
+}
+
+// visible returns err, unless the caller cannot see the answer: a daemon serves some
+// answers only on its socket, or only to some users.
+func visible(err error) error {
+	if command.HiddenFromCaller(err) {
+		return nil
 	}
+	return err
+}
+
+// readFixed requests what does not depend on the instances. It sends all requests at once.
+func (p *viewParts) readFixed(ctx context.Context, api *client.Client, guid string) error {
+	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { p.routes, err = api.Routes().OfApp(ctx, guid); return err })
 	g.Go(func() (err error) { p.status, err = api.Daemon().Status(ctx); return visible(err) })
 	g.Go(func() (err error) {
@@ -106,69 +115,85 @@ func readParts(ctx context.Context, api *client.Client, guid string) (viewParts,
 		return err
 	})
 	g.Go(func() (err error) { p.bound, err = api.Services().AppBindings(ctx, guid); return visible(err) })
+	g.Go(func() error {
+		all, err := api.Processes().List(ctx, guid)
+		if err != nil {
+			return err
+		}
+		p.processes = make([]processParts, len(all))
+		for i, listed := range all {
+			one := &p.processes[i]
+			one.listed = listed
+			g.Go(func() (err error) { one.full, err = api.Processes().Get(ctx, listed.GUID); return err })
+			g.Go(func() (err error) { one.sidecars, err = api.Processes().Sidecars(ctx, listed.GUID); return err })
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// readState requests the state of the instances, after readFixed.
+func (p *viewParts) readState(ctx context.Context, api *client.Client, guid string) error {
+	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { p.crashes, err = api.Processes().Crashes(ctx, guid); return visible(err) })
 	g.Go(func() (err error) { p.moving, p.active, err = api.Apps().ActiveDeployment(ctx, guid); return err })
-	g.Go(func() (err error) { p.processes, err = readProcesses(ctx, api, guid); return err })
-	return p, g.Wait()
+	for i := range p.processes {
+		one := &p.processes[i]
+		g.Go(func() (err error) { one.stats, err = api.Processes().Stats(ctx, one.listed.GUID); return err })
+	}
+	return g.Wait()
 }
 
 // ReadView requests everything that a view shows.
 func ReadView(ctx context.Context, api *client.Client, a v3.App) (View, error) {
+	var p viewParts
+	if err := p.readFixed(ctx, api, a.GUID); err != nil {
+		return View{}, err
+	}
+	if err := p.readState(ctx, api, a.GUID); err != nil {
+		return View{}, err
+	}
+	return p.view(a), nil
+}
+
+func (p *viewParts) view(a v3.App) View {
 	v := View{
 		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
 		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
+		Processes: make([]processView, len(p.processes)),
 	}
-	parts, err := readParts(ctx, api, a.GUID)
-	if err != nil {
-		return v, err
-	}
-	for _, r := range parts.routes {
+	for _, r := range p.routes {
 		v.Routes = append(v.Routes, r.URL)
-		v.URLs = append(v.URLs, command.RouteURL(r.URL, parts.status.Router))
+		v.URLs = append(v.URLs, command.RouteURL(r.URL, p.status.Router))
 	}
-	d := parts.droplet
-	if v.Droplet = d.GUID; d.Stack != "" {
-		v.Stack = d.Stack
+	if v.Droplet = p.droplet.GUID; p.droplet.Stack != "" {
+		v.Stack = p.droplet.Stack
 	}
 	if len(v.Buildpacks) == 0 {
-		v.Detected = console.Names(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
+		v.Detected = console.Names(p.droplet.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
 	}
-	v.Services = console.Names(parts.bound, func(b v3.AppBinding) string { return b.Name })
-	for _, b := range parts.bound {
+	v.Services = console.Names(p.bound, func(b v3.AppBinding) string { return b.Name })
+	for _, b := range p.bound {
 		if b.SinceStaging {
 			v.Waiting = append(v.Waiting, b.Name)
 		}
 	}
-	if v.Crashes = len(parts.crashes); v.Crashes > 0 {
-		v.LastCrash = &parts.crashes[0]
+	if v.Crashes = len(p.crashes); v.Crashes > 0 {
+		v.LastCrash = &p.crashes[0]
 	}
-	if parts.active {
-		v.Deployment = &parts.moving
+	if p.active {
+		v.Deployment = &p.moving
 	}
-	v.Processes = parts.processes
-	for i := range v.Processes {
-		p := &v.Processes[i]
-		p.Generation = generation(v.Deployment, p.GUID, p.Type)
-		if p.Command == "" && p.Generation != generationOld {
-			p.Command = d.ProcessTypes[p.Type]
-			p.Detected = p.Command != ""
+	for i, one := range p.processes {
+		v.Processes[i] = one.view()
+		shown := &v.Processes[i]
+		shown.Generation = generation(v.Deployment, shown.GUID, shown.Type)
+		if shown.Command == "" && shown.Generation != generationOld {
+			shown.Command = p.droplet.ProcessTypes[shown.Type]
+			shown.Detected = shown.Command != ""
 		}
 	}
-	return v, nil
-}
-
-// readProcesses requests the processes of an app.
-func readProcesses(ctx context.Context, api *client.Client, app string) ([]processView, error) {
-	ps, err := api.Processes().List(ctx, app)
-	if err != nil {
-		return nil, err
-	}
-	views := make([]processView, len(ps))
-	g, ctx := errgroup.WithContext(ctx)
-	for i, p := range ps {
-		g.Go(func() (err error) { views[i], err = readProcess(ctx, api, p); return err })
-	}
-	return views, g.Wait()
+	return v
 }
 
 // The generations of a process during a deployment.
@@ -194,32 +219,22 @@ func generation(d *v3.Deployment, guid, processType string) string {
 	return ""
 }
 
-func readProcess(ctx context.Context, api *client.Client, p v3.Process) (processView, error) {
+func (p processParts) view() processView {
 	v := processView{
-		GUID: p.GUID, Type: p.Type, MemoryMB: p.MemoryInMB, DiskMB: p.DiskInMB, HealthCheck: p.HealthCheck.Type,
+		GUID: p.listed.GUID, Type: p.listed.Type, MemoryMB: p.listed.MemoryInMB, DiskMB: p.listed.DiskInMB, HealthCheck: p.listed.HealthCheck.Type,
 		Sidecars: []sidecarView{}, Instances: []instanceView{},
 	}
-	var full v3.Process
-	var sidecars []v3.Sidecar
-	var stats []v3.InstanceStats
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { full, err = api.Processes().Get(ctx, p.GUID); return err }) // lists leave the command out
-	g.Go(func() (err error) { sidecars, err = api.Processes().Sidecars(ctx, p.GUID); return err })
-	g.Go(func() (err error) { stats, err = api.Processes().Stats(ctx, p.GUID); return err })
-	if err := g.Wait(); err != nil {
-		return v, err
+	if p.full.Command != nil {
+		v.Command = *p.full.Command
 	}
-	if full.Command != nil {
-		v.Command = *full.Command
+	for _, s := range p.stats {
+		v.Instances = append(v.Instances, viewInstance(s, p.listed.Version))
 	}
-	for _, s := range stats {
-		v.Instances = append(v.Instances, viewInstance(s, p.Version))
-	}
-	for _, s := range sidecars {
+	for _, s := range p.sidecars {
 		v.Sidecars = append(v.Sidecars, sidecarView{Name: s.Name, Command: s.Command, MemoryMB: s.MemoryInMB, State: v.state()})
 	}
-	v.MemorySum = memorySum(p.Type, p.MemoryInMB, sidecars)
-	return v, nil
+	v.MemorySum = memorySum(p.listed.Type, p.listed.MemoryInMB, p.sidecars)
+	return v
 }
 
 func viewInstance(s v3.InstanceStats, version string) instanceView {

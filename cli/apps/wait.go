@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,13 +28,21 @@ func StartAndWait(ctx context.Context, a v3.App, action client.Action, api *clie
 	if err != nil {
 		return View{}, err
 	}
-	if err := WaitRunning(ctx, started, api, out); err != nil {
-		if crashed := (*NotRunning)(nil); errors.As(err, &crashed) {
-			return View{}, whyCrashed(ctx, failedStart{app: started, began: began, instances: crashed.instances}, api, out)
-		}
+	var parts viewParts
+	fixed := make(chan error, 1)
+	go func() { fixed <- parts.readFixed(ctx, api, started.GUID) }() // while the app starts
+	err = WaitRunning(ctx, started, api, out)
+	ferr := <-fixed
+	if crashed := (*NotRunning)(nil); errors.As(err, &crashed) {
+		return View{}, whyCrashed(ctx, failedStart{app: started, began: began, instances: crashed.instances}, api, out)
+	}
+	if err := cmp.Or(err, ferr); err != nil {
 		return View{}, err
 	}
-	return ReadView(ctx, api, started)
+	if err := parts.readState(ctx, api, started.GUID); err != nil {
+		return View{}, err
+	}
+	return parts.view(started), nil
 }
 
 // NotRunning is the error for a process whose instances all crashed.
