@@ -11,7 +11,7 @@ import (
 // it has needed so far, but at least firstInterval and at most Config.StartInterval. So
 // users wait little longer than the app needs.
 const (
-	firstInterval = 25 * time.Millisecond
+	firstInterval = 5 * time.Millisecond
 	startFraction = 10
 )
 

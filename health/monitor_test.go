@@ -39,7 +39,7 @@ func every(first, step time.Duration, n int) []time.Duration {
 	return ds
 }
 
-// A start that never becomes healthy is checked for a minute: every 25 ms at first, then
+// A start that never becomes healthy is checked for a minute: every 5 ms at first, then
 // after a tenth of the time that has passed, and finally every two seconds.
 func TestMonitorStartTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,12 +49,12 @@ func TestMonitorStartTimeout(t *testing.T) {
 			t.Errorf("gave up after %s, want %s", got, want)
 		}
 		const ms = time.Millisecond
-		if first := every(0, 25*ms, 11); len(s.asked) > 80 || !slices.Equal(s.asked[:11], first) {
-			t.Errorf("asked %d times, first at %v; want at most 80 times, first at %v", len(s.asked), s.asked[:min(11, len(s.asked))], first)
+		if first := every(0, 5*ms, 11); len(s.asked) > 95 || !slices.Equal(s.asked[:11], first) {
+			t.Errorf("asked %d times, first at %v; want at most 95 times, first at %v", len(s.asked), s.asked[:min(11, len(s.asked))], first)
 		}
 		for i, at := range s.asked[1:] {
 			last := s.asked[i]
-			if want := min(max(last/10, 25*ms), 2*time.Second, time.Minute-last); at-last != want {
+			if want := min(max(last/10, 5*ms), 2*time.Second, time.Minute-last); at-last != want {
 				t.Errorf("asked at %v and at %v, want %v later", last, at, want)
 			}
 		}
@@ -81,11 +81,11 @@ func TestMonitorLiveness(t *testing.T) {
 		s := newScript(errBroken, errBroken, nil, nil, nil, errBroken)
 		var ready []time.Duration
 		err := Monitor(t.Context(), s.probe, Config{Startup: true}, func() { ready = append(ready, time.Since(s.began)) })
-		const up = 50 * time.Millisecond
+		const up = 10 * time.Millisecond
 		if !slices.Equal(ready, []time.Duration{up}) {
 			t.Errorf("ready at %v, want %v", ready, up)
 		}
-		want := append(every(0, 25*time.Millisecond, 3), every(up+30*time.Second, 30*time.Second, 3)...)
+		want := append(every(0, 5*time.Millisecond, 3), every(up+30*time.Second, 30*time.Second, 3)...)
 		want = append(want, up+90*time.Second, up+91*time.Second)
 		if !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
@@ -311,9 +311,9 @@ func TestWatch(t *testing.T) {
 			got = append(got, change{time.Since(s.began), ready, err})
 		})
 		want := []change{
-			{25 * time.Millisecond, true, nil},
-			{62025 * time.Millisecond, false, errBroken},
-			{64050 * time.Millisecond, true, nil}, // the check before could not run
+			{5 * time.Millisecond, true, nil},
+			{62005 * time.Millisecond, false, errBroken},
+			{64010 * time.Millisecond, true, nil}, // the check before could not run
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("changes = %v, want %v", got, want)
