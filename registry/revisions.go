@@ -182,37 +182,72 @@ func (r *RevisionStore) LatestRevision(appGUID string) (app.Revision, error) {
 
 // latestRevision returns the newest revision of an app, if there is one.
 func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bool, err error) {
-	all, err := r.Revisions(appGUID)
-	if err != nil || len(all) == 0 {
+	keys, err := r.revisionKeys(appGUID)
+	if err != nil || len(keys) == 0 {
 		return v, false, err
 	}
-	return all[len(all)-1], true, nil
+	v, err = r.Revision(keys[len(keys)-1])
+	return v, err == nil, err
+}
+
+// revisionKeys returns the guids of the revisions of an app, oldest first. It reads no
+// revision: an app has up to keptRevisions, and each push asks.
+func (r *RevisionStore) revisionKeys(appGUID string) ([]string, error) {
+	keys, err := r.revisions.KeysBy("made", appGUID+" ")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list revisions of app %s: %w", appGUID, err)
+	}
+	return keys, nil
 }
 
 // keepRevision writes a new revision. It deletes the oldest beyond the limit, and an
 // older one with the same number.
 func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
-	all, err := r.Revisions(v.App)
+	old, err := r.outdated(v)
 	if err != nil {
 		return v, err
 	}
-	for i, old := range all {
-		if old.Version != v.Version && len(all)-i < keptRevisions {
-			continue
-		}
-		if err := r.revisions.Delete(old.GUID); err != nil {
-			return v, fmt.Errorf("cannot delete revision %s: %w", old.GUID, err)
+	latest, found, err := r.latestRevision(v.App)
+	if err != nil {
+		return v, err
+	}
+	for _, guid := range old {
+		if err := r.revisions.Delete(guid); err != nil {
+			return v, fmt.Errorf("cannot delete revision %s: %w", guid, err)
 		}
 	}
 	v.GUID, v.CreatedAt = uuid.NewString(), app.Now()
-	if n := len(all); n > 0 && !v.CreatedAt.After(all[n-1].CreatedAt) {
-		v.CreatedAt = all[n-1].CreatedAt.Add(1) // the newest time identifies the latest revision
+	if found && !v.CreatedAt.After(latest.CreatedAt) {
+		v.CreatedAt = latest.CreatedAt.Add(1) // the newest time identifies the latest revision
 	}
 	v.UpdatedAt = v.CreatedAt
 	if err := r.revisions.Put(v.GUID, v); err != nil {
 		return v, fmt.Errorf("cannot store revision %s: %w", v.GUID, err)
 	}
 	return v, nil
+}
+
+// outdated returns the guids of the revisions to delete before a new one is stored.
+func (r *RevisionStore) outdated(next app.Revision) ([]string, error) {
+	keys, err := r.revisionKeys(next.App)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	oldest, err := r.Revision(keys[0])
+	if err != nil {
+		return nil, err
+	}
+	old := keys[:max(len(keys)-keptRevisions+1, 0)]
+	if oldest.Version < next.Version {
+		return old, nil // the numbers ascend, so each is there once
+	}
+	all, err := r.Revisions(next.App)
+	for _, v := range all[min(len(old), len(all)):] {
+		if v.Version == next.Version {
+			old = append(old, v.GUID)
+		}
+	}
+	return old, err
 }
 
 // UpdateRevision changes labels and annotations.

@@ -1,7 +1,10 @@
 package registry
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,5 +26,37 @@ func TestRevisionReasons(t *testing.T) {
 	}
 	if diff := cmp.Diff(revisionReasons(old, next), want); diff != "" {
 		t.Errorf("reasons (-got +want):\n%s", diff)
+	}
+}
+
+// After the last number the numbers start again at 1. An old revision with that number is
+// deleted, even if there are few.
+func TestRevisionNumbersStartAgain(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	a := one[app.App](t)(r.PutApp(app.App{Name: "shop", Space: "s1", Droplet: "d"}))
+	at := app.Now().Add(-time.Hour)
+	for i, version := range []int{1, 2, lastRevision} {
+		v := app.Revision{GUID: fmt.Sprint("v", i), App: a.GUID, Version: version, CreatedAt: at.Add(time.Duration(i))}
+		must(t, r.revisions.Put(v.GUID, v))
+	}
+	other := app.Revision{GUID: "other", App: a.GUID + "0", Version: 1, CreatedAt: app.Now().Add(time.Hour)}
+	must(t, r.revisions.Put(other.GUID, other))
+	for n, want := range []string{"2 9999 1", "9999 1 2"} {
+		a.Env = map[string]string{"N": fmt.Sprint(n)}
+		rev, made, err := r.Revise(a)
+		if err != nil || !made || rev.Version != n+1 {
+			t.Errorf("revision = %+v, %v, %v, want a new one with number %d", rev, made, err, n+1)
+		}
+		var got []string
+		for _, v := range one[[]app.Revision](t)(r.Revisions(a.GUID)) {
+			got = append(got, fmt.Sprint(v.Version))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("numbers = %v, want %s", got, want)
+		}
+	}
+	if latest := one[app.Revision](t)(r.LatestRevision(a.GUID)); latest.Version != 2 {
+		t.Errorf("latest = %+v, want number 2", latest)
 	}
 }

@@ -127,6 +127,10 @@ func (b *bucket[T]) By(index, value string) (vs []T, err error) {
 	return vs, nil
 }
 
+func (b *bucket[T]) KeysBy(index, prefix string) ([]string, error) {
+	return b.raw.keysBy(index, prefix)
+}
+
 func (b *bucket[T]) value(s *txBucket, key string) (v T, err error) {
 	raw, err := b.raw.get(s, key)
 	if err != nil {

@@ -61,6 +61,11 @@ type Bucket[T any] interface {
 	// undeclared index is a bug of the caller, so it panics.
 	By(index, value string) (vs []T, err error)
 
+	// KeysBy returns the keys of the values whose entry in the index starts with prefix, in
+	// the order of the index. It reads no values. An undeclared index is a bug of the caller,
+	// so it panics.
+	KeysBy(index, prefix string) (keys []string, err error)
+
 	// Sorted returns all values that are in an index, in the order of the index. An
 	// undeclared index is a bug of the caller, so it panics.
 	Sorted(name string) (vs []T, err error)

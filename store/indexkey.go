@@ -13,15 +13,18 @@ const (
 )
 
 // indexPrefix returns the prefix that all entries of value have, and no others.
-func indexPrefix(value string) []byte {
-	out := make([]byte, 0, len(value)+2)
-	for i := range len(value) {
-		out = append(out, value[i])
-		if value[i] == 0 {
+func indexPrefix(value string) []byte { return append(escaped(value), 0, indexEnd) }
+
+// escaped returns the prefix that the entries of all values have that start with text.
+func escaped(text string) []byte {
+	out := make([]byte, 0, len(text)+2)
+	for i := range len(text) {
+		out = append(out, text[i])
+		if text[i] == 0 {
 			out = append(out, indexEscape)
 		}
 	}
-	return append(out, 0, indexEnd)
+	return out
 }
 
 // keyOfIndex returns the key of an entry.

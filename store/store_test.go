@@ -756,3 +756,33 @@ func TestVersion(t *testing.T) {
 		t.Errorf("%d versions after 3 commits: %v", len(seen), seen)
 	}
 }
+
+// KeysBy returns keys in the order of the index, also of an index that was declared later.
+func TestKeysBy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dew.db")
+	db := open(t, path)
+	old := In[thing](db, "things")
+	for key, group := range map[string]string{"k1": "b 2", "k2": "b 1", "k3": "a\x00 1", "k4": "a\x00 0", "k5": "", "k6": "b"} {
+		must(t, old.Put(key, thing{Name: key, Group: group}))
+	}
+	must(t, db.Close())
+	db = open(t, path)
+	b := things(db)
+	check := func(when string, b Bucket[thing]) {
+		t.Helper()
+		for prefix, want := range map[string][]string{
+			"b ": {"k2", "k1"}, "b": {"k6", "k2", "k1"}, "a\x00": {"k4", "k3"}, "a\x00 0": {"k4"}, "c": nil, "": {"k4", "k3", "k6", "k2", "k1"},
+		} {
+			if got, err := b.KeysBy("group", prefix); err != nil || !cmp.Equal(got, want) {
+				t.Errorf("%s: KeysBy(%q) = %v, %v, want %v", when, prefix, got, err, want)
+			}
+		}
+	}
+	check("before the index is on disk", b)
+	must(t, b.Put("k5", thing{Name: "k5"}))
+	check("from disk", b)
+	must(t, db.Update(func(tx *Tx) error {
+		check("in a transaction", b.With(tx))
+		return nil
+	}))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.etcd.io/bbolt"
 )
@@ -249,6 +250,32 @@ func (t *table) lookup(s *txBucket, x index, value string) (keys []string, err e
 	err = s.each(onDisk, prefix, func(k, _ []byte) error {
 		keys = append(keys, string(k[len(prefix):]))
 		return nil
+	})
+	return keys, err
+}
+
+// keysBy is Bucket.KeysBy.
+func (t *table) keysBy(name, prefix string) (keys []string, err error) {
+	x, start := t.index(name), escaped(prefix)
+	err = t.read(func(s *txBucket) error {
+		if onDisk := s.index(x.name); onDisk != nil {
+			return s.each(onDisk, start, func(k, _ []byte) error {
+				keys = append(keys, string(keyOfIndex(k)))
+				return nil
+			})
+		}
+		var found [][]byte
+		err := t.scan(s, x, func(key, entry string) error {
+			if entry != "" && strings.HasPrefix(entry, prefix) {
+				found = append(found, indexKey(entry, key))
+			}
+			return nil
+		})
+		slices.SortFunc(found, bytes.Compare)
+		for _, k := range found {
+			keys = append(keys, string(keyOfIndex(k)))
+		}
+		return err
 	})
 	return keys, err
 }

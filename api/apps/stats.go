@@ -61,6 +61,9 @@ func (h statsHandlers) requestedInstances(r *http.Request) ([]instanceState, err
 const (
 	longestWait  = 5 * time.Second
 	waitInterval = 2 * time.Millisecond
+	// readInterval is how often the desired state is read again, which takes longer than
+	// the states of the instances.
+	readInterval = 100 * time.Millisecond
 )
 
 // preferredWait returns how long the client prefers to wait for the answer: the seconds in
@@ -78,22 +81,41 @@ func preferredWait(header string) time.Duration {
 // awaitSettled returns the instances as soon as one of them runs, has crashed or has
 // details, or after the wait.
 func (h statsHandlers) awaitSettled(r *http.Request, wait time.Duration) ([]instanceState, error) {
-	over, look := time.NewTimer(wait), time.NewTicker(waitInterval)
+	p, err := h.partOf(r)
+	if err != nil {
+		return nil, err
+	}
+	over, look, read := time.NewTimer(wait), time.NewTicker(waitInterval), time.NewTicker(readInterval)
 	defer over.Stop()
 	defer look.Stop()
-	for {
-		shown, err := h.requestedInstances(r)
-		if err != nil || settled(shown) {
-			return shown, err
+	defer read.Stop()
+	for seen := ""; ; {
+		if now := h.states(p); now != seen || seen == "" {
+			shown, err := h.requestedInstances(r)
+			if err != nil || settled(shown) || r.Context().Err() != nil {
+				return shown, err
+			}
+			seen = now
 		}
 		select {
 		case <-look.C:
+		case <-read.C:
+			seen = ""
 		case <-over.C:
-			return shown, nil
+			return h.requestedInstances(r)
 		case <-r.Context().Done():
-			return shown, nil // the client is gone
+			seen = "" // the client is gone
 		}
 	}
+}
+
+// states returns a text that changes with the states of the instances of a process.
+func (h statsHandlers) states(p part) string {
+	text := "instances"
+	for _, st := range h.Platform.Processes.Instances(p.process.GUID) {
+		text += " " + string(st.Instance) + string(st.State) + detailsOf(st)
+	}
+	return text
 }
 
 // settled reports whether a client that waits for instances can learn anything.
