@@ -45,13 +45,14 @@ func (r *UsageStore) keepUsage(u app.Usage) error {
 	if err := r.usage.Put(usageKey(u.Number), u); err != nil {
 		return fmt.Errorf("cannot store usage event: %w", err)
 	}
-	first, err := r.usage.Range("", usageDrops)
-	if err != nil {
-		return fmt.Errorf("cannot read usage events: %w", err)
-	}
-	for _, old := range first {
+	for range usageDrops {
+		first, err := r.usage.Range("", 1) // mostly there is nothing to delete
+		if err != nil {
+			return fmt.Errorf("cannot read usage events: %w", err)
+		}
+		old := first[0] // at least the new one
 		if u.Number-old.Number < usageMost && time.Since(old.CreatedAt) < usageAge {
-			break
+			return nil
 		}
 		if err := r.usage.Delete(usageKey(old.Number)); err != nil {
 			return fmt.Errorf("cannot delete usage event: %w", err)

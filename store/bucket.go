@@ -136,7 +136,11 @@ func (b *bucket[T]) value(s *txBucket, key string) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	return b.decode(key, raw)
+	if b.cache != nil {
+		b.cache.mu.Lock()
+		defer b.cache.mu.Unlock()
+	}
+	return b.decodeCached(key, raw)
 }
 
 func (b *bucket[T]) store(s *txBucket, key string, v T) error {

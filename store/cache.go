@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Cached keeps the decoded values of a bucket in memory for Sorted, Prefix, All and Where,
-// because decoding is most of their work. A value is decoded again when its bytes have changed, so the result
+// Cached keeps the decoded values of a bucket in memory, because decoding is most of the work
+// of reading them. A value is decoded again when its bytes have changed, so the result
 // is always that of the transaction. clone copies a value, so that callers share no
 // memory.
 func Cached[T any](clone func(T) T) Option[T] {
