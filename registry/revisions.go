@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -194,10 +195,20 @@ func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bo
 // revision: an app has up to keptRevisions, and each push asks.
 func (r *RevisionStore) revisionKeys(appGUID string) ([]string, error) {
 	keys, err := r.revisions.KeysBy("made", appGUID+" ")
-	if err != nil {
+	there, aerr := r.revisions.KeysBy("app", appGUID)
+	if err := errors.Join(err, aerr); err != nil {
 		return nil, fmt.Errorf("cannot list revisions of app %s: %w", appGUID, err)
 	}
-	return keys, nil
+	if slices.Equal(slices.Sorted(slices.Values(keys)), slices.Sorted(slices.Values(there))) {
+		return keys, nil
+	}
+	// An older dewd, which does not know this index, has changed the revisions since.
+	all, err := r.Revisions(appGUID)
+	keys = nil
+	for _, v := range all {
+		keys = append(keys, v.GUID)
+	}
+	return keys, err
 }
 
 // keepRevision writes a new revision. It deletes the oldest beyond the limit, and an

@@ -6,6 +6,7 @@ package apps
 import (
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/present"
@@ -28,6 +29,8 @@ type Handlers struct {
 
 	Live  Live // the usage of running instances
 	cache liveCache
+
+	waiting atomic.Int64 // requests for stats that wait
 
 	// Terminals opens shells in instances; nil if there is no SSH server.
 	Terminals *sshd.Server

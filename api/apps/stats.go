@@ -32,7 +32,10 @@ const openFiles = 16384
 func (h statsHandlers) getStats(r *http.Request) (any, error) {
 	shown, err := h.requestedInstances(r)
 	if wait := preferredWait(r.Header.Get("Prefer")); err == nil && wait > 0 {
-		shown, err = h.awaitSettled(r, wait)
+		defer func() { h.waiting.Add(-1) }()
+		if h.waiting.Add(1) <= mostWaiting {
+			shown, err = h.awaitSettled(r, wait)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -64,6 +67,9 @@ const (
 	// readInterval is how often the desired state is read again, which takes longer than
 	// the states of the instances.
 	readInterval = 100 * time.Millisecond
+	// mostWaiting is the number of requests that wait at the same time. Others are answered
+	// at once, so that clients cannot keep dewd busy.
+	mostWaiting = 32
 )
 
 // preferredWait returns how long the client prefers to wait for the answer: the seconds in

@@ -21,6 +21,10 @@ type mainProcess struct {
 	pid     int // 0: it does not run
 }
 
+// noUser gets the file, which an app that runs as root could otherwise fill. It is -1 in 16
+// bits, which no program uses.
+const noUser = 65535
+
 // startMain starts the main process as a file requests it, and reports that there.
 func startMain(path string) (*mainProcess, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -33,9 +37,12 @@ func startMain(path string) (*mainProcess, error) {
 		report.Failure = err.Error()
 	}
 	report.PID = m.pid
+	if cerr := f.Chown(noUser, noUser); cerr != nil && report.Failure == "" {
+		return nil, cerr
+	}
 	// The command must be able to close its streams, and the shim sees their end only if
 	// PID 1 has them no longer.
-	err = errors.Join(dropCapabilities(), closeStreams())
+	err = errors.Join(dropCapabilities(), hide(), closeStreams())
 	if werr := mainfile.WriteStart(f, report); werr != nil || err != nil {
 		return nil, errors.Join(err, werr)
 	}
@@ -166,6 +173,16 @@ func dropCapabilities() error {
 	_, _, e := syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 	if e != 0 {
 		return errors.New("cannot give up the capabilities of PID 1: " + e.Error())
+	}
+	return nil
+}
+
+// hide makes the kernel refuse that other processes of the container use the memory and the
+// files of PID 1, even if they are root.
+func hide() error {
+	const setDumpable = 4 // PR_SET_DUMPABLE
+	if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, setDumpable, 0, 0); e != 0 {
+		return errors.New("cannot hide PID 1 from other processes: " + e.Error())
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func TestMainProcessIsConfined(t *testing.T) {
 	got := strings.Split(string(b), "\n")
 	none := "0000000000000000"
 	for _, want := range []string{
-		"line now", "home " + homeOfSomeUser(t), dir, "CapEff:\t" + none, "CapPrm:\t" + none, "CapInh:\t" + none, "CapBnd:\t" + none, "SigIgn:\t" + none, "SigBlk:\t" + none,
+		"line now", "home " + homeOfSomeUser(t), dir, "CapEff:\t" + none, "CapPrm:\t" + none, "CapInh:\t" + none, "CapBnd:\t" + none, "SigIgn:\t" + procStatus(t, os.Getpid(), "SigIgn"), "SigBlk:\t" + none,
 		"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t ", "more",
 	} {
 		if !slices.Contains(got, want) {

@@ -105,7 +105,7 @@ func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 	}
 	w.eventually("the shims see the ends of the pipes", func() error {
 		for _, c := range w.engine.known.all() {
-			if err := unusedClosed(c.procs[0], c.init.shim); err != nil {
+			if err := unusedClosed(c.procs[0], c.init.shim.PID); err != nil {
 				return err
 			}
 		}

@@ -165,7 +165,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 // awaitStatus returns the status and the time of an exit. An error means that they are lost.
 func awaitStatus(c *container, p *proc) (int, time.Time, error) {
 	if p.main != nil {
-		return p.main.Wait(c.ctx, runfile.Process{PID: p.pid, Born: p.born}, c.init.process())
+		return p.main.Wait(c.ctx, runfile.Process{PID: p.pid, Born: p.born}, mainprocess.Parents{Init: c.init.process(), Shim: c.init.shim})
 	}
 	return c.e.conn.Wait(c.ctx, c.id, p.Exec)
 }
@@ -215,7 +215,7 @@ func (c *container) finish(p *proc) {
 		log.Warn("cannot kill the remaining child processes of a process", "err", err)
 	}
 	if p.main != nil {
-		if err := mainprocess.Copied(ctx, c.init.shim, p.OutPath, p.ErrPath); err != nil && c.ctx.Err() == nil {
+		if err := mainprocess.Copied(ctx, c.init.shim.PID, p.OutPath, p.ErrPath); err != nil && c.ctx.Err() == nil {
 			log.Warn("cannot wait for the last output of the main process", "err", err)
 		}
 	} else if err := c.e.conn.DeleteExec(ctx, c.id, p.Exec); err != nil {

@@ -168,7 +168,11 @@ func (c *container) takeOver(ctx context.Context) error {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case init.Status == tasktypes.Status_STOPPED: // another process can have its number
+		c.init.pid = int(init.Pid)
+	default:
 		c.init.started(int(init.Pid))
 	}
 	requested, err := c.main.Requested()

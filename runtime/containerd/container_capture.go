@@ -35,11 +35,11 @@ const captureGrace = 150 * time.Millisecond
 // forever, even after space is available again.
 func (c *container) checkCapture(ctx context.Context) {
 	for _, p := range c.procs {
-		if p.ended.Load() || p.pid == 0 || p.captureFailed.Load() || !p.broken(p.pid, c.init.shim) {
+		if p.ended.Load() || p.pid == 0 || p.captureFailed.Load() || !p.broken(p.pid, c.init.shim.PID) {
 			continue
 		}
 		// Check twice: a process that exits closes its files one after the other.
-		if process.Sleep(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !p.broken(p.pid, c.init.shim) {
+		if process.Sleep(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !p.broken(p.pid, c.init.shim.PID) {
 			continue
 		}
 		if !p.captureFailed.CompareAndSwap(false, true) {

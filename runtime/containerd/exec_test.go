@@ -106,7 +106,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 // shimFiles counts the open files of the shim of an instance.
 func (w *world) shimFiles(id runtime.InstanceID) int {
 	w.t.Helper()
-	fds, err := os.ReadDir(process.File(w.engine.known.get(id).init.shim, "fd"))
+	fds, err := os.ReadDir(process.File(w.engine.known.get(id).init.shim.PID, "fd"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -21,16 +21,17 @@ import (
 type initProcess struct {
 	pid      int
 	born     uint64
-	shim     int         // its parent, which copies the output of all processes
-	stopping atomic.Bool // the daemon is stopping it
-	settled  atomic.Bool // its exit is sent, or will never be
+	shim     runfile.Process // its parent, which copies the output of all processes
+	stopping atomic.Bool     // the daemon is stopping it
+	settled  atomic.Bool     // its exit is sent, or will never be
 }
 
 // started stores the process that the shim has started.
 func (p *initProcess) started(pid int) {
 	p.pid, p.born = pid, process.BornAt(pid)
-	s, _ := process.ReadStat(process.Dir(pid)) // zero if it has exited
-	p.shim = s.Parent
+	if s, ok := process.ReadStat(process.Dir(pid)); ok { // it runs
+		p.shim = runfile.Process{PID: s.Parent, Born: process.BornAt(s.Parent)}
+	}
 }
 
 func (p *initProcess) process() runfile.Process { return runfile.Process{PID: p.pid, Born: p.born} }

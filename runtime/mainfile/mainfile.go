@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,22 @@ func (r Request) Encode() ([]byte, error) {
 		b = append(append(b, f...), 0)
 	}
 	return b, nil
+}
+
+// ReadReports returns the part of a file that has the reports. It reads no more: an app that is
+// root of its container could make the file larger than the memory.
+func ReadReports(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	b := make([]byte, requestAt)
+	n, err := f.ReadAt(b, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b[:n], err
 }
 
 // errRequest reports a file without a complete request.

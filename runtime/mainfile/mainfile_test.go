@@ -2,6 +2,7 @@ package mainfile
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -126,6 +127,28 @@ func TestReportAfterTruncation(t *testing.T) {
 	}
 	if x, ok := ReadExit(file()); x.Code != 3 || !ok {
 		t.Errorf("exit = %+v, %v, want 3", x, ok)
+	}
+}
+
+// The file of an app that is root of its container can have any size.
+func TestReadReports(t *testing.T) {
+	t.Parallel()
+	f, _ := open(t)
+	if err := errors.Join(WriteStart(f, Start{PID: 7}), f.Truncate(1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := ReadReports(f.Name())
+	if s, ok := ReadStart(b); err != nil || !ok || s.PID != 7 || len(b) != requestAt {
+		t.Errorf("%d bytes, %+v, %v, want %d bytes and the start", len(b), s, err, requestAt)
+	}
+	if err := f.Truncate(3); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := ReadReports(f.Name()); err != nil || len(b) != 3 {
+		t.Errorf("%d bytes, %v, want 3", len(b), err)
+	}
+	if _, err := ReadReports(f.Name() + ".missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

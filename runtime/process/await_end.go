@@ -16,8 +16,8 @@ const endInterval = 50 * time.Millisecond
 func AwaitEnd(ctx context.Context, pid int, born uint64) error {
 	if pidfd := openProcess(pid); pidfd != nil {
 		defer func() { _ = pidfd.Close() }() // nothing was written
-		if BornAt(pid) != born {
-			return nil // it exited before, and another process has its number
+		if s, ok, gone := readStat(Dir(pid)); gone || ok && s.born != born {
+			return nil // it exited before, and another process can have its number
 		}
 		defer context.AfterFunc(ctx, func() { _ = pidfd.SetReadDeadline(time.Unix(1, 0)) })()
 		if conn, err := pidfd.SyscallConn(); err == nil {

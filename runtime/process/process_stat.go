@@ -1,7 +1,9 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,12 +33,23 @@ const (
 
 // ReadStat reads the stat file of a process or of a thread.
 func ReadStat(dir string) (Stat, bool) {
+	s, ok, _ := readStat(dir)
+	return s, ok
+}
+
+// readStat is ReadStat. gone is set if the process does not exist: a file can also be
+// unreadable because this process has too many open files.
+func readStat(dir string) (s Stat, ok, gone bool) {
 	b, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
-		return Stat{}, false
+		return Stat{}, false, isGone(err)
 	}
-	return parseStat(string(b))
+	s, ok = parseStat(string(b))
+	return s, ok, !ok
 }
+
+// isGone reports whether a file of /proc cannot be read because its process has exited.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 func parseStat(line string) (Stat, bool) {
 	// The preceding name can contain spaces and parentheses.
@@ -77,15 +90,18 @@ func Alive(pid int) bool { return pid != 0 && !Ended(pid, BornAt(pid)) }
 // Ended reports whether the process with that pid and start time has exited, or is
 // exiting. The second matters, because its sockets are closed before it counts as dead.
 // Also, PID 1 of a container exits only after all processes that it terminates. Signal
-// 0 cannot be used, because it succeeds for a zombie.
+// 0 cannot be used, because it succeeds for a zombie. A process whose state cannot be read
+// has not exited.
 func Ended(pid int, born uint64) bool {
 	if pid == 0 {
 		return false
 	}
-	s, ok := ReadStat(Dir(pid))
+	s, ok, gone := readStat(Dir(pid))
 	switch {
-	case !ok || born == 0 || s.born != born:
+	case born == 0 || gone || ok && s.born != born:
 		return true
+	case !ok:
+		return false
 	case s.state != 'Z' && s.state != 'X' && !s.exiting:
 		return false
 	case s.threads <= 1:
@@ -111,12 +127,12 @@ func threadsEnded(pid int) bool {
 
 // Numbers returns the pid of a process in every pid namespace that has it, the innermost
 // last. It is empty for a process that does not exist.
-func Numbers(pid int) []int {
+func Numbers(pid int) ([]int, error) {
 	b, err := os.ReadFile(File(pid, "status"))
-	if err != nil {
-		return nil
+	if err != nil && !isGone(err) {
+		return nil, fmt.Errorf("cannot read the numbers of a process: %w", err)
 	}
-	return parseNumbers(string(b))
+	return parseNumbers(string(b)), nil
 }
 
 func parseNumbers(status string) []int {

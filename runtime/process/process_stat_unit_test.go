@@ -261,11 +261,11 @@ func TestOpenFilesOf(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	t.Parallel()
-	if got := Numbers(os.Getpid()); len(got) == 0 || got[len(got)-1] != os.Getpid() {
-		t.Errorf("own numbers = %v, want %d last", got, os.Getpid())
+	if got, err := Numbers(os.Getpid()); err != nil || len(got) == 0 || got[len(got)-1] != os.Getpid() {
+		t.Errorf("own numbers = %v, %v, want %d last", got, err, os.Getpid())
 	}
-	if got := Numbers(testkit.NoPID); got != nil {
-		t.Errorf("numbers of no process = %v", got)
+	if got, err := Numbers(testkit.NoPID); got != nil || err != nil {
+		t.Errorf("numbers of no process = %v, %v", got, err)
 	}
 	for status, want := range map[string][]int{
 		"Name:\tsh\nNSpid:\t4711\t7\nNSpgid:\t4711\t7\n": {4711, 7},

@@ -65,30 +65,41 @@ func (e *FailedError) Error() string { return e.Reason }
 func (m *Main) Started(ctx context.Context, init runfile.Process) (runfile.Process, error) {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		over := process.Ended(init.PID, init.Born) // before the last look
-		b, err := os.ReadFile(m.Path())
-		if err != nil {
-			return runfile.Process{}, fmt.Errorf("cannot read the reports of PID 1: %w", err)
+		p, found, err := m.started(init)
+		if failed := (*FailedError)(nil); found || errors.As(err, &failed) || errors.Is(err, errNotFound) {
+			return p, err
 		}
-		s, ok := mainfile.ReadStart(b)
-		if ok && s.Failure != "" {
-			return runfile.Process{}, &FailedError{Reason: s.Failure}
+		if over && err == nil {
+			return p, errors.New("the first process of the container ended before it started the main process")
 		}
-		if ok {
-			return m.find(s.PID, init, cgroup.InitLeaf)
-		}
-		if over {
-			return runfile.Process{}, errors.New("the first process of the container ended before it started the main process")
-		}
-		if err := process.Sleep(ctx, wait); err != nil {
-			return runfile.Process{}, fmt.Errorf("the first process of the container did not start the main process: %w", err)
+		// Another error can pass, such as too many open files.
+		if serr := process.Sleep(ctx, wait); serr != nil {
+			return p, errors.Join(fmt.Errorf("the first process of the container did not start the main process: %w", serr), err)
 		}
 	}
+}
+
+// started returns the process if PID 1 has reported its start.
+func (m *Main) started(init runfile.Process) (p runfile.Process, found bool, err error) {
+	b, err := mainfile.ReadReports(m.Path())
+	if err != nil {
+		return p, false, fmt.Errorf("cannot read the reports of PID 1: %w", err)
+	}
+	s, ok := mainfile.ReadStart(b)
+	switch {
+	case !ok:
+		return p, false, nil
+	case s.Failure != "":
+		return p, false, &FailedError{Reason: s.Failure}
+	}
+	p, err = m.find(s.PID, init, cgroup.InitLeaf)
+	return p, err == nil, err
 }
 
 // Running returns the process of an instance that an earlier daemon started, or zero if it
 // has exited.
 func (m *Main) Running(init runfile.Process, leaf string) (runfile.Process, error) {
-	b, err := os.ReadFile(m.Path())
+	b, err := mainfile.ReadReports(m.Path())
 	if err != nil {
 		return runfile.Process{}, fmt.Errorf("cannot read the reports of PID 1: %w", err)
 	}
@@ -108,7 +119,11 @@ var errNotFound = errors.New("the main process cannot be found")
 
 // find returns the process that PID 1 sees with a number.
 func (m *Main) find(number int, init runfile.Process, leaves ...string) (runfile.Process, error) {
-	depth := len(process.Numbers(init.PID))
+	own, err := process.Numbers(init.PID)
+	if err != nil {
+		return runfile.Process{}, err
+	}
+	depth := len(own)
 	for _, leaf := range leaves {
 		pids, err := m.Cgroups.Procs(m.Instance, leaf)
 		if err != nil {
@@ -116,9 +131,17 @@ func (m *Main) find(number int, init runfile.Process, leaves ...string) (runfile
 		}
 		for _, pid := range pids {
 			born := process.BornAt(pid)
-			if seen := process.Numbers(pid); len(seen) > 0 && len(seen) == depth && seen[depth-1] == number {
-				return runfile.Process{PID: pid, Born: born}, nil
+			seen, err := process.Numbers(pid)
+			if err != nil {
+				return runfile.Process{}, err
 			}
+			if len(seen) == 0 || len(seen) != depth || seen[depth-1] != number {
+				continue
+			}
+			if born == 0 {
+				return runfile.Process{}, errors.New("cannot read the start time of the main process")
+			}
+			return runfile.Process{PID: pid, Born: born}, nil
 		}
 	}
 	return runfile.Process{}, errNotFound
@@ -129,8 +152,16 @@ const reportLimit = 10 * time.Second
 
 const killed = 128 + 9
 
+// errNoShim reports that the shim of the container ended first. What the process did after
+// that, such as the end by SIGPIPE, is not the fault of the app.
+var errNoShim = errors.New("the shim of the container is gone")
+
+// Parents are the processes above the main process. The zero Process is not known.
+type Parents struct{ Init, Shim runfile.Process }
+
 // Wait returns the status and the time of the exit. An error means that they are lost.
-func (m *Main) Wait(ctx context.Context, p, init runfile.Process) (int, time.Time, error) {
+func (m *Main) Wait(ctx context.Context, p runfile.Process, parents Parents) (int, time.Time, error) {
+	init, shim := parents.Init, parents.Shim
 	if p.PID != 0 {
 		if err := process.AwaitEnd(ctx, p.PID, p.Born); err != nil {
 			return 0, time.Now(), err
@@ -139,17 +170,23 @@ func (m *Main) Wait(ctx context.Context, p, init runfile.Process) (int, time.Tim
 	ended := time.Now()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		over := init.PID == 0 || process.Ended(init.PID, init.Born)
-		b, err := os.ReadFile(m.Path())
-		if x, ok := mainfile.ReadExit(b); ok {
+		b, err := mainfile.ReadReports(m.Path())
+		x, ok := mainfile.ReadExit(b)
+		switch {
+		case ok && process.Ended(shim.PID, shim.Born):
+			return 0, x.At, errNoShim
+		case ok:
 			return x.Code, x.At, nil
+		case errors.Is(err, os.ErrNotExist):
+			return 0, ended, fmt.Errorf("cannot read the reports of PID 1: %w", err)
+		case err != nil: // such as too many open files, which passes
+			over = false
+			ended = time.Now()
 		}
-		if over && err == nil {
+		if over {
 			break
 		}
 		if time.Since(ended) > reportLimit {
-			if err != nil {
-				return 0, ended, fmt.Errorf("cannot read the reports of PID 1: %w", err)
-			}
 			return 0, ended, errors.New("the first process of the container did not report the exit status")
 		}
 		if err := process.Sleep(ctx, wait); err != nil {

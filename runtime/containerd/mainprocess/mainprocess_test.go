@@ -105,16 +105,26 @@ func TestWait(t *testing.T) {
 		report(t, m, func(f *os.File) error { return mainfile.WriteExit(f, mainfile.Exit{Code: 3, At: at}) })
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := m.Wait(ctx, p, init); !errors.Is(err, context.Canceled) {
+		if _, _, err := m.Wait(ctx, p, Parents{Init: init}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: a report about a running process ended the wait: %v", name, err)
 		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if code, got, err := m.Wait(t.Context(), p, init); code != 3 || !got.Equal(at) || err != nil {
+		if code, got, err := m.Wait(t.Context(), p, Parents{Init: init}); code != 3 || !got.Equal(at) || err != nil {
 			t.Errorf("%s: %d at %v, %v, want 3 at %v", name, code, got, err, at)
 		}
 		_ = cmd.Wait()
+	}
+}
+
+// What a process does after its shim has ended is not the fault of the app.
+func TestWaitWithoutShim(t *testing.T) {
+	m := requested(t)
+	report(t, m, func(f *os.File) error { return mainfile.WriteExit(f, mainfile.Exit{Code: 141, At: time.Unix(1, 0)}) })
+	gone := Parents{Init: self(), Shim: runfile.Process{PID: testkit.NoPID, Born: 1}}
+	if code, _, err := m.Wait(t.Context(), runfile.Process{}, gone); !errors.Is(err, errNoShim) {
+		t.Errorf("status = %d, %v, want that the shim is gone", code, err)
 	}
 }
 
@@ -126,11 +136,11 @@ func TestLateReport(t *testing.T) {
 			time.Sleep(time.Second)
 			report(t, m, func(f *os.File) error { return mainfile.WriteExit(f, mainfile.Exit{Code: 3, At: time.Unix(1, 0)}) })
 		}()
-		if code, _, err := m.Wait(t.Context(), runfile.Process{}, self()); code != 3 || err != nil {
+		if code, _, err := m.Wait(t.Context(), runfile.Process{}, Parents{Init: self(), Shim: self()}); code != 3 || err != nil {
 			t.Errorf("status = %d, %v, want 3", code, err)
 		}
 		begin := time.Now()
-		if _, _, err := never.Wait(t.Context(), runfile.Process{}, self()); err == nil || time.Since(begin) < reportLimit {
+		if _, _, err := never.Wait(t.Context(), runfile.Process{}, Parents{Init: self()}); err == nil || time.Since(begin) < reportLimit {
 			t.Errorf("without a report: %v after %v", err, time.Since(begin))
 		}
 	})
