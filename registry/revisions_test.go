@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
 )
 
 func TestRevisionReasons(t *testing.T) {
@@ -58,5 +60,41 @@ func TestRevisionNumbersStartAgain(t *testing.T) {
 	}
 	if latest := one[app.Revision](t)(r.LatestRevision(a.GUID)); latest.Version != 2 {
 		t.Errorf("latest = %+v, want number 2", latest)
+	}
+}
+
+// An older dewd writes revisions without the index of the newest. The next one notices.
+func TestRevisionsOfAnOlderDaemon(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "dew.db")
+	open := func() *store.DB { return one[*store.DB](t)(store.Open(path, store.Options{Format: 1})) }
+	db := open()
+	r := New(db)
+	a := one[app.App](t)(r.PutApp(app.App{Name: "shop", Space: "s1", Droplet: "d"}))
+	var made []app.Revision
+	for n := range 3 {
+		a.Env = map[string]string{"N": fmt.Sprint(n)}
+		rev, _, err := r.Revise(a)
+		must(t, err)
+		made = append(made, rev)
+	}
+	must(t, db.Close())
+
+	db = open()
+	older := store.In(db, "revisions", store.Index("app", func(v app.Revision) string { return v.App }))
+	newest := app.Revision{GUID: "newest", App: a.GUID, Droplet: "d", Version: 9, CreatedAt: app.Now().Add(time.Hour)}
+	must(t, older.Delete(made[2].GUID))
+	must(t, older.Put(newest.GUID, newest))
+	must(t, db.Close())
+
+	db = open()
+	defer db.Close()
+	r = New(db)
+	if got := one[app.Revision](t)(r.LatestRevision(a.GUID)); got.GUID != newest.GUID {
+		t.Errorf("latest = %+v, want what the older dewd stored", got)
+	}
+	a.Env = map[string]string{"N": "later"}
+	if rev, fresh, err := r.Revise(a); err != nil || !fresh || rev.Version != newest.Version+1 {
+		t.Errorf("next = %+v, %v, %v, want number %d", rev, fresh, err, newest.Version+1)
 	}
 }
