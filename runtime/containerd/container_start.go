@@ -424,7 +424,7 @@ func awaitMain(ctx context.Context, c *container, p *proc) error {
 	if failed := (*mainprocess.FailedError)(nil); errors.As(err, &failed) {
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
-	if err != nil && process.Ended(c.init.shim.PID, c.init.shim.Born) {
+	if shim := c.init.shim; err != nil && shim.Born != 0 && process.Ended(shim.PID, shim.Born) {
 		return fmt.Errorf("%w: the shim ended before process %s started: %w", runtime.ErrUnavailable, p.Exec, err)
 	}
 	if err != nil {

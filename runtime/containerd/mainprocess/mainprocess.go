@@ -156,12 +156,14 @@ const killed = 128 + 9
 // that, such as the end by SIGPIPE, is not the fault of the app.
 var errNoShim = errors.New("the shim of the container is gone")
 
-// Parents are the processes above the main process. The zero Process is not known.
+// Parents are the processes above the main process. One without a start time is not known.
 type Parents struct{ Init, Shim runfile.Process }
+
+func (p Parents) shimEnded() bool { return p.Shim.Born != 0 && process.Ended(p.Shim.PID, p.Shim.Born) }
 
 // Wait returns the status and the time of the exit. An error means that they are lost.
 func (m *Main) Wait(ctx context.Context, p runfile.Process, parents Parents) (int, time.Time, error) {
-	init, shim := parents.Init, parents.Shim
+	init := parents.Init
 	if p.PID != 0 {
 		if err := process.AwaitEnd(ctx, p.PID, p.Born); err != nil {
 			return 0, time.Now(), err
@@ -173,7 +175,7 @@ func (m *Main) Wait(ctx context.Context, p runfile.Process, parents Parents) (in
 		b, err := mainfile.ReadReports(m.Path())
 		x, ok := mainfile.ReadExit(b)
 		switch {
-		case ok && process.Ended(shim.PID, shim.Born):
+		case ok && parents.shimEnded():
 			return 0, x.At, errNoShim
 		case ok:
 			return x.Code, x.At, nil
