@@ -194,10 +194,8 @@ func (r *DeploymentStore) release(a app.App, p app.Process) (app.Release, error)
 	if a.NoRevisions {
 		return rel, nil
 	}
-	latest, found, err := r.registry().latestRevision(a.GUID)
-	if found {
-		rel.Revision = latest.GUID
-	}
+	latest, err := r.registry().LatestRevision(a.GUID)
+	rel.Revision = latest.GUID
 	return rel, err
 }
 

@@ -83,7 +83,7 @@ func (r *RevisionStore) runningRevisions(appGUID string) (map[string]bool, error
 // disabled, gets none.
 func (r *RevisionStore) Revise(a app.App) (rev app.Revision, made bool, err error) {
 	err = r.update(func(r *Registry) error {
-		before, _, err := r.latestRevision(a.GUID)
+		before, err := r.LatestRevision(a.GUID)
 		if err != nil {
 			return err
 		}
@@ -106,12 +106,12 @@ func (r *RevisionStore) revise(a app.App, back app.Revision) (app.Revision, erro
 	if back.GUID != "" {
 		next.Commands = maps.Clone(back.Commands)
 	}
-	latest, found, err := r.latestRevision(a.GUID)
+	latest, err := r.LatestRevision(a.GUID)
 	if err != nil {
 		return next, err
 	}
 	next.Version, next.Description = 1, "Initial revision."
-	if found {
+	if latest.GUID != "" {
 		reasons := revisionReasons(latest, next)
 		switch {
 		case len(reasons) == 0 && back.GUID != "":
@@ -177,18 +177,11 @@ func revisionReasons(old, next app.Revision) []string {
 
 // LatestRevision returns the newest revision of an app, or the zero value.
 func (r *RevisionStore) LatestRevision(appGUID string) (app.Revision, error) {
-	v, _, err := r.latestRevision(appGUID)
-	return v, err
-}
-
-// latestRevision returns the newest revision of an app, if there is one.
-func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bool, err error) {
 	keys, err := r.revisionKeys(appGUID)
 	if err != nil || len(keys) == 0 {
-		return v, false, err
+		return app.Revision{}, err
 	}
-	v, err = r.Revision(keys[len(keys)-1])
-	return v, err == nil, err
+	return r.Revision(keys[len(keys)-1])
 }
 
 // revisionKeys returns the guids of the revisions of an app, oldest first. It reads no
@@ -215,11 +208,8 @@ func (r *RevisionStore) revisionKeys(appGUID string) ([]string, error) {
 // older one with the same number.
 func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 	old, err := r.outdated(v)
-	if err != nil {
-		return v, err
-	}
-	latest, found, err := r.latestRevision(v.App)
-	if err != nil {
+	latest, lerr := r.LatestRevision(v.App)
+	if err := errors.Join(err, lerr); err != nil {
 		return v, err
 	}
 	for _, guid := range old {
@@ -228,7 +218,7 @@ func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 		}
 	}
 	v.GUID, v.CreatedAt = uuid.NewString(), app.Now()
-	if found && !v.CreatedAt.After(latest.CreatedAt) {
+	if !v.CreatedAt.After(latest.CreatedAt) {
 		v.CreatedAt = latest.CreatedAt.Add(1) // the newest time identifies the latest revision
 	}
 	v.UpdatedAt = v.CreatedAt
