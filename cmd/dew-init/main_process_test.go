@@ -232,3 +232,19 @@ func TestHomeOf(t *testing.T) {
 		t.Errorf("environment = %v, want it unchanged", got)
 	}
 }
+
+// A main process that runs as root, as in some images, can neither open the file of the
+// reports nor reach the files of PID 1.
+func TestRootCannotReachPID1(t *testing.T) {
+	r := shell(`read -r pid file; cat "/proc/$pid/fd/0" 2>&1; cat "$file" 2>&1; id -u`)
+	r.UID, r.GID = 0, 0
+	w := startWithMain(t, r)
+	w.started()
+	if _, err := fmt.Fprintln(w.gate, w.cmd.Process.Pid, w.file); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(w.stdout)
+	if got := string(b); err != nil || strings.Count(got, "Permission denied") != 2 || !strings.HasSuffix(got, "\n0\n") {
+		t.Errorf("root of the container got %q, %v, want to be refused twice", got, err)
+	}
+}

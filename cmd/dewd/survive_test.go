@@ -371,8 +371,8 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 }
 
 // leaderOf returns the process of a leaf whose parent is not in the leaf, and that
-// parent: the shim, or PID 1 for the main process. The order of PIDs says nothing, because the kernel reuses
-// them.
+// parent: the shim, or PID 1 for the main process. The order of PIDs says nothing, because
+// the kernel reuses them.
 func leaderOf(t testing.TB, pids []int) (leader, parent int) {
 	t.Helper()
 	for _, pid := range pids {
